@@ -19,15 +19,15 @@ from tb_netdebug.version import __version__
 
 # One line per subcommand. The module of a subcommand is imported when it is called, so `--help` imports none.
 COMMANDS = {
-    "check": "judge recorded trainings, for people and for CI",
-    "collect": "take in the records of trainings on other machines",
+    "check": "judge recorded runs, for people and for CI",
+    "collect": "collect the records of runs on other machines",
     "debug": "step through a running training in this terminal",
-    "doctor": "say what of NetDebug works on this machine",
-    "export": "write what was recorded as CSV files",
-    "replay": "show a capsule, and run its batch again",
-    "run": "watch the training of an unchanged script",
+    "doctor": "report which parts of NetDebug work on this machine",
+    "export": "write recorded runs as CSV files",
+    "replay": "show a capsule and run its batch again",
+    "run": "record and check the training of an unchanged script",
     "token": "make a token and a certificate for a collector",
-    "watch": "show a training live in this terminal",
+    "watch": "show a run live in this terminal",
 }
 # The exit codes a shell would report for a command that SIGINT or SIGPIPE ended: 128 plus the signal.
 INTERRUPTED = 130
@@ -93,8 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="netdebug",
         usage="netdebug [-h] [--version] COMMAND ...",
-        description="Looks at recorded trainings of neural networks.",
-        epilog=f"commands:\n{listing}\n\n`netdebug COMMAND --help` tells more about one of them.",
+        description="Record, check and debug the training of neural networks.",
+        epilog=f"commands:\n{listing}\n\nRun `netdebug COMMAND --help` for more about one of them.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"netdebug {__version__}")

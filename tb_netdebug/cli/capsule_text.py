@@ -140,8 +140,8 @@ def verdict(done: Any, content: dict[str, Any]) -> str:
     kind = first.get("kind") if first.get("kind") in ("NaN", "Inf") else "NaN"
     kind = "an infinity" if kind == "Inf" else "NaN"
     return (
-        f"Everything was finite here, but the training saw {kind} in this step. "
-        f"The capsule says: {harmless(sentence_of(first))}\n{advice_on(first)}"
+        f"Everything was finite here, but the training saw {kind} in this step. The capsule records: "
+        f"{harmless(sentence_of(first))}\n{advice_on(first)}"
     )
 
 
@@ -149,13 +149,13 @@ def advice_on(first: dict[str, Any]) -> str:
     """Return what to try when the replay did not reproduce the NaN or infinity that was recorded."""
     if first.get("what") in ("loss", "gradient"):
         return (
-            "The loss is not in the capsule. Try: --backward, with --loss MODULE:CALLABLE for the loss of "
-            "the model's output."
+            "The loss is not in the capsule. Try --backward with --loss MODULE:CALLABLE, which computes "
+            "the loss from the model's output."
         )
     return (
-        "So the cause depends on something outside the weights and the batch: a random generator of the "
-        "script's own, a counter, a cache, another thread, the device. Try: the same run with "
-        'check_numerics="ops", which names the operation when it happens.'
+        "The cause therefore depends on something other than the weights and the batch: the script's own "
+        "random generator, a counter, a cache, another thread, or the device. Try the same run with "
+        'check_numerics="ops": it names the operation when it happens.'
     )
 
 
@@ -177,21 +177,21 @@ def sentence_of(found: dict[str, Any]) -> str:
     if what == "loss":
         if tensor == "operand":
             held = text_of(found.get("variable") or "an operand such as the labels")
-            return f"The models put out finite numbers; {held} has others, given to the loss{by}{line}."
+            return f"The models' outputs are finite, but {held} is not; it was passed to the loss{by}{line}."
         if tensor:
-            return f"The models put out finite numbers; the {tensor} of the loss has others."
+            return f"The models' outputs are finite, but the {tensor} of the loss is not."
         operations = found.get("operations")
         through = " → ".join(map(text_of, some(operations if isinstance(operations, list) else ())))
         told = f" ({through})" if through else ""
-        return f"The models put out finite numbers; the {kind} is made by the loss{by}{line}{told}."
+        return f"The models' outputs are finite; the loss produces the {kind}{by}{line}{told}."
     if what != "output" or not found.get("where"):
         why_not = text_of(found.get("why_not") or "")
-        return f"Where the {kind} came from was not found out{f': {why_not}' if why_not else ''}."
+        return f"The origin of the {kind} was not found{f': {why_not}' if why_not else ''}."
     if found.get("repeats") is False:
         return f"The {kind} was first seen in {where}{by}{line}; the same batch run again gave finite values."
     given = "finite inputs" if found.get("inputs_finite") else "inputs that were not all finite"
     if tensor == "operand":
         given = "a tensor given to an operation there, which was not all finite"
     if found.get("masked_inputs"):
-        given = "scores that a mask of −inf leaves nothing of"
-    return f"The first {kind} is made in {where}{by}{line}, from {given}."
+        given = "scores that a mask sets to −inf throughout"
+    return f"The first {kind} is produced in {where}{by}{line}, from {given}."

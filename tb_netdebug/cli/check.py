@@ -44,12 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=(*FAIL_ON, "never"),
         default="error",
-        help="the least severity that makes the exit code 1 (default: %(default)s); with never it is 0, or 2 "
-        "when nothing could be judged",
+        help="the lowest severity that makes the exit code 1 (default: %(default)s); with never, the exit "
+        "code is 0, or 2 when nothing could be judged",
     )
     add_check_options(parser)
     parser.add_argument(
-        "--all", action="store_true", help="also print consequences, notes, and what could not be judged"
+        "--all",
+        action="store_true",
+        help="also print consequences, notes, and checks that could not be judged",
     )
     parser.add_argument("--list", action="store_true", help="list all checks with their thresholds")
 
@@ -59,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         print_checks()
         return 0
     if arguments.logdir is None:
-        raise UserMistake("which runs? Give the folder that the training wrote to: netdebug check runs")
+        raise UserMistake(
+            "LOGDIR is missing. Give the folder that the training wrote to, such as: netdebug check runs"
+        )
     path = Path(arguments.logdir)
     try:
         report = judged(path, wishes(arguments), tell=tell)

@@ -22,13 +22,17 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CHECK.NAME=NUMBER",
-        help="a threshold, such as dead-units.share=0.8; may be repeated (netdebug check --list has them)",
+        help="set a threshold, such as dead-units.share=0.8; may be repeated (`netdebug check --list` lists "
+        "them)",
     )
     parser.add_argument(
-        "--off", action="append", default=[], metavar="CHECK", help="leave a check out; may be repeated"
+        "--off", action="append", default=[], metavar="CHECK", help="switch a check off; may be repeated"
     )
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help=f"settings of checks (default: {FILE} in this folder)"
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help=f"the file with the settings of the checks (default: {FILE} in this folder)",
     )
 
 
@@ -82,5 +86,5 @@ def threshold(text: str) -> tuple[str, str, float]:
         value = float("nan")
     # value != value only for NaN: not a number, or the text "nan"
     if not name or value != value:
-        raise UserMistake(f"--set {text}: write CHECK.NAME=NUMBER, such as dead-units.share=0.8")
+        raise UserMistake(f"--set {text}: expected CHECK.NAME=NUMBER, such as dead-units.share=0.8")
     return slug, name, int(value) if value.is_integer() else value

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = ":6007"
 LINE_WIDTH = 100
-WARNING = "Warning: without TLS. Everybody who can reach this port can read along and write recordings."
+WARNING = "Warning: TLS is off. Anybody who can reach this port can read and write recordings."
 TICK_SECS = 1.0
 
 
@@ -41,29 +41,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--listen",
         metavar="HOST:PORT",
         default=DEFAULT_LISTEN,
-        help="where agents connect; without a host, from this machine alone (default: %(default)s)",
+        help="the address at which agents connect; without a host, only from this machine (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--logdir",
         metavar="DIR",
         type=Path,
         default=Path("runs"),
-        help="where runs go (default: %(default)s)",
+        help="the folder that runs are written to (default: %(default)s)",
     )
     parser.add_argument(
         "--token-file",
         metavar="FILE",
         type=Path,
-        help="the token that agents have to bring (default: NETDEBUG_TOKEN, or the file that "
-        "NETDEBUG_TOKEN_FILE names; on this machine alone, a new one)",
+        help="the file with the token that agents must present (default: NETDEBUG_TOKEN, or the file that "
+        "NETDEBUG_TOKEN_FILE names; if only this machine can connect, a new token)",
     )
     parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="the certificate, in PEM form")
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its private key, in PEM form")
     parser.add_argument(
         "--insecure",
         action="store_true",
-        help="listen to other machines without certificate and token: whoever reaches the port can read "
-        "along, and write recordings",
+        help="accept other machines without a certificate and a token: anybody who can reach the port can "
+        "read and write recordings",
     )
 
 
@@ -106,7 +107,7 @@ def prepared(arguments: argparse.Namespace) -> Collector:
     except ValueError as error:
         raise UserMistake(str(error)) from None
     if arguments.logdir.exists() and not arguments.logdir.is_dir():
-        raise UserMistake(f"{harmless(str(arguments.logdir))} is a file. Give a folder for --logdir.")
+        raise UserMistake(f"{harmless(str(arguments.logdir))} is a file. Give --logdir a folder.")
     return Collector(
         arguments.logdir,
         listen,
@@ -122,8 +123,8 @@ def token(arguments: argparse.Namespace, listen: Address) -> str:
     given = read_token(arguments.token_file.expanduser()) if arguments.token_file else token_in(os.environ)
     if given is None and not listen.is_loopback and not arguments.insecure:
         raise UserMistake(
-            f"other machines can reach {listen}, so a token is needed, and a certificate. `netdebug token "
-            "--tls` makes both, and says what to type here and there."
+            f"other machines can reach {listen}, so a token and a certificate are needed. `netdebug token "
+            "--tls` makes both, and prints what to type on either side."
         )
     # On loopback a new token is enough: runs of the same user find it with the collector.
     return given or new_token()
@@ -132,11 +133,13 @@ def token(arguments: argparse.Namespace, listen: Address) -> str:
 def certificate(arguments: argparse.Namespace) -> Certificate | None:
     """Return the certificate that the options name, or None. Raise UserMistake for contradictory options."""
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
-        raise UserMistake("--tls-cert and --tls-key go together: a certificate and its private key.")
+        raise UserMistake(
+            "--tls-cert and --tls-key must be given together: a certificate and its private key."
+        )
     if arguments.tls_cert is None:
         return None
     if arguments.insecure:
-        raise UserMistake("--insecure contradicts --tls-cert: leave one of them out.")
+        raise UserMistake("--insecure and --tls-cert exclude each other: leave one of them out.")
     return Certificate.read(arguments.tls_cert.expanduser(), arguments.tls_key.expanduser())
 
 
@@ -162,9 +165,10 @@ def greeting(arguments: argparse.Namespace, collector: Collector, address: Addre
     lines = [f"Collecting into {harmless(str(arguments.logdir))}, listening at {address}.", ""]
     if address.is_loopback:
         lines += [
-            "For trainings on this machine:",
+            "For runs on this machine:",
             f"    export NETDEBUG_REMOTE={address}",
-            "For trainings elsewhere: `netdebug token` says how, by an ssh tunnel or with TLS.",
+            "For runs on other machines: `netdebug token` prints what to type, with an ssh tunnel or with "
+            "TLS.",
         ]
     else:
         # A wildcard address is nothing to connect to: print the name of this machine instead.
@@ -172,7 +176,11 @@ def greeting(arguments: argparse.Namespace, collector: Collector, address: Addre
         here = Address(name, address.port, False)
         lines += ["Where the training runs:", f"    export NETDEBUG_REMOTE={here}"]
         lines += credentials_there(collector)
-    lines += ["", "It ends with Ctrl-C; trainings go on, and send the rest to whoever listens there next."]
+    lines += [
+        "",
+        "Ctrl-C ends the collector. Training continues, and the rest is sent to the next collector at this "
+        "address.",
+    ]
     return lines
 
 

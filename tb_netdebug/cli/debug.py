@@ -40,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", metavar="NAME", help="the run to debug")
     parser.add_argument("--rank", type=int, metavar="N", help="which of its ranks (default: 0)")
     parser.add_argument(
-        "-c", dest="commands", nargs="+", action="extend", metavar="COMMAND", help="do these, and end"
+        "-c",
+        dest="commands",
+        nargs="+",
+        action="extend",
+        metavar="COMMAND",
+        help="run these commands, then exit",
     )
 
 
@@ -65,7 +70,7 @@ def debug(
 
     # Called on the thread of the attendance; the prompt prints the messages when it is its turn.
     def hear(trouble: str | None) -> None:
-        news.append(harmless(trouble) if trouble else "TensorBoard is there again.")
+        news.append(harmless(trouble) if trouble else "TensorBoard is back.")
 
     with Attendance(client, hear) as attendance:
         workspace = Workspace(client, attendance, DebuggerOutput(), is_interactive=is_interactive)

@@ -37,9 +37,9 @@ KERNEL_DETAILS = {
     "threads": "threads",
 }
 TERSE = {
-    "own": "a team of its own, or torch's where torch is loaded",
-    "openmp": "those of the OpenMP runtime that is loaded",
-    "none": "the calling one alone",
+    "own": "a thread pool of its own, or torch's where torch is loaded",
+    "openmp": "the threads of the loaded OpenMP runtime",
+    "none": "only the calling thread",
     "numpy": "NumPy",
 }
 REINSTALL = "pip install --force-reinstall --no-cache-dir"
@@ -135,7 +135,7 @@ def kernel() -> Iterator[Diagnosis]:
 def native_kernel(reason: str) -> Diagnosis:
     if os.environ.get("NETDEBUG_KERNEL"):
         return Diagnosis(
-            "kernel", "in use", f"C: {reason}", State.NOTE, "unset NETDEBUG_KERNEL to have the best one"
+            "kernel", "in use", f"C: {reason}", State.NOTE, "unset NETDEBUG_KERNEL to use the fastest one"
         )
     return Diagnosis("kernel", "in use", f"C: {reason}")
 
@@ -154,7 +154,7 @@ def frameworks() -> Iterator[Diagnosis]:
         if version:
             yield Diagnosis("frameworks", name, version)
     if not (found["torch"] or found["tensorflow"] or found["keras"]):
-        advice = "fine where TensorBoard only shows runs; to record one, install torch or tensorflow"
+        advice = "not needed where TensorBoard only shows runs; to record a run, install torch or tensorflow"
         yield Diagnosis("frameworks", "torch, keras", "not installed", State.NOTE, advice)
     yield tensorboard()
 
@@ -208,7 +208,7 @@ def gpus() -> Iterator[Diagnosis]:
     nvml.close()
     present = Path("/dev/nvidiactl").exists() or Path("/proc/driver/nvidia").exists()
     if nvml.reason and (present or nvml.devices()):
-        advice = "see whether nvidia-smi works; the memory of the GPU is not recorded without it"
+        advice = "check that nvidia-smi works; without it, GPU memory is not recorded"
         yield Diagnosis("gpu", "driver", nvml.reason, State.PROBLEM, advice)
     elif nvml.reason:
         why = nvml.reason.removeprefix("GPUs not available because ")
@@ -237,7 +237,7 @@ def writable(logdir: Path) -> Diagnosis:
     told = f"{logdir} can be written, {free / 2**30:.1f} GiB free"
     if free < SCARCE_BYTES:
         return Diagnosis(
-            "event files", "logdir", told, State.PROBLEM, "make room, or choose another --logdir"
+            "event files", "logdir", told, State.PROBLEM, "free some space, or choose another --logdir"
         )
     return Diagnosis("event files", "logdir", told)
 

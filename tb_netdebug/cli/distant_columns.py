@@ -23,12 +23,12 @@ def answer_of(body: bytes) -> tuple[dict[str, Any], Columns]:
             raise ValueError(str(head["error"]))
         return head, {path: _array(body, end, place) for path, place in head["columns"].items()}
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("the answer is none that this version knows") from error
+        raise ValueError("the answer has a format that this version does not know") from error
 
 
 def _array(body: bytes, begin: int, place: list[Any]) -> NDArray[np.float64]:
     kind, offset, size, *_ = place
     # np.frombuffer would take a size of -1 for the rest of the buffer.
     if min(offset, size) < 0:
-        raise ValueError("a column lies outside of the answer")
+        raise ValueError("a column lies outside the answer")
     return np.frombuffer(body, TYPES[kind], size, begin + offset).astype(np.float64)

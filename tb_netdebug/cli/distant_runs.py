@@ -83,9 +83,9 @@ class DistantRuns:
             told = json.loads(self._read(route))
         # RecursionError: the answer is nested too deeply.
         except (ValueError, RecursionError):
-            raise DistantError("The answer is no JSON.") from None
+            raise DistantError("The answer is not JSON.") from None
         if not isinstance(told, dict):
-            raise DistantError("The answer is no JSON object.")
+            raise DistantError("The answer is not a JSON object.")
         return told
 
     def read_columns(self, query: Mapping[str, Any]) -> tuple[dict[str, Any], Columns]:
@@ -93,7 +93,7 @@ class DistantRuns:
         try:
             return answer_of(self._read(f"columns?q={quote(json.dumps([query]))}"))
         except ValueError as error:
-            raise DistantError(f"The numbers did not come: {error}") from None
+            raise DistantError(f"The numbers could not be read: {error}") from None
 
     def _list(self) -> None:
         # Set before the request, so that a failing server is not asked at every call.
@@ -103,7 +103,7 @@ class DistantRuns:
             self.runs = {row["name"]: DistantRow(float(row["started"]), row) for row in told["runs"]}
             self.complaints = [str(each) for each in told["complaints"]]
         except (KeyError, TypeError, ValueError):
-            raise DistantError("The list of runs is none that this version knows.") from None
+            raise DistantError("The list of runs has a format that this version does not know.") from None
 
     def _read(self, route: str) -> bytes:
         try:

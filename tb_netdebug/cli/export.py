@@ -25,16 +25,22 @@ from tb_netdebug.core.records.visible import visible
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("logdir", metavar="LOGDIR", help="a run, or a folder with runs in it")
-    parser.add_argument("--csv", action="store_true", required=True, help="the format; the only one so far")
+    parser.add_argument(
+        "--csv",
+        action="store_true",
+        required=True,
+        help="write CSV; required, because it is the only format so far",
+    )
     parser.add_argument(
         "-o",
         "--output",
         metavar="DIR",
         default="netdebug-csv",
-        help="where the files go (default: %(default)s); - prints one table with a column for the run",
+        help="the folder that the files are written to (default: %(default)s); - prints one table, with a "
+        "column for the run",
     )
     parser.add_argument(
-        "--table", choices=TABLES, help="this table alone (default: both, or with -o - the scalars)"
+        "--table", choices=TABLES, help="write only this table (default: both; with -o -, the scalars)"
     )
 
 
@@ -62,7 +68,7 @@ def find_runs(logdir: Path) -> dict[str, Path]:
     if not runs:
         raise UserMistake(
             f"{logdir} holds no run that NetDebug recorded: there is no *.netdebug file in it or below. "
-            "Give the folder that the training wrote to, or record one first with `netdebug run SCRIPT`."
+            "Give the folder that the training wrote to, or record a run first with `netdebug run SCRIPT`."
         )
     return runs
 
@@ -106,7 +112,7 @@ def read(name: str, path: Path) -> Run:
         size = sum(loss.gap.size for loss in recorded.losses)
         print(
             f"netdebug: {len(recorded.losses)} places ({size} bytes) of run {visible(name)} are damaged or "
-            "not written to the end; everything else is exported.",
+            "incomplete; everything else is exported.",
             file=sys.stderr,
         )
     return recorded

@@ -55,7 +55,7 @@ class Notebook:
         word, *rest = shlex.split(line) or [""]
         command = self._commands.get(word)
         if command is None:
-            sys.stdout.write(f"%netdebug {visible(word)}: there are show, on and off\n")
+            sys.stdout.write(f"%netdebug {visible(word)} is not a command; use show, on or off\n")
             return
         try:
             command(rest)

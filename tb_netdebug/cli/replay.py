@@ -39,30 +39,34 @@ CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "netdebug replay [options] CAPSULE [(SCRIPT | -m MODULE) [ARGS...]]"
-    parser.add_argument("capsule", metavar="CAPSULE", help="a file in the folder capsules/ of a run")
+    parser.add_argument("capsule", metavar="CAPSULE", help="a file in a run's folder capsules/")
     parser.add_argument(
         "script",
         metavar="SCRIPT",
         nargs="*",
-        help="the training script and its arguments, to get the model from",
+        help="the training script that builds the model, and its arguments",
     )
-    parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is the name of a module")
     parser.add_argument(
-        "--model", metavar="MODULE:CALLABLE", help="builds the model; MODULE may be a file such as net.py"
+        "-m", dest="is_module", action="store_true", help="take SCRIPT as the name of a module"
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODULE:CALLABLE",
+        help="the callable that builds the model; MODULE may be a file such as net.py",
     )
     parser.add_argument(
         "--debug",
         action=argparse.BooleanOptionalAction,
-        help="open the step in the debugger, paused before it (default: in a terminal, with a model)",
+        help="open the debugger, paused before the step (default: yes in a terminal when there is a model)",
     )
     parser.add_argument(
         "--loss",
         metavar="MODULE:CALLABLE",
-        help="gets the model's output alone, returns the loss to go backward from (default: the sum of "
-        "the outputs)",
+        help="the callable that gets the model's output and returns the loss for the backward pass "
+        "(default: the sum of the outputs)",
     )
     parser.add_argument(
-        "--backward", action="store_true", help="go backward, too; in the debugger that is always done"
+        "--backward", action="store_true", help="also run the backward pass; the debugger always does"
     )
 
 
@@ -89,11 +93,11 @@ def spelled_out(words: Sequence[str]) -> list[str]:
 
 def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("torch") is None:
-        raise UserMistake("capsules hold tensors of torch, which is not installed here: pip install torch")
+        raise UserMistake("capsules hold torch tensors, and torch is not installed here: pip install torch")
     if arguments.script and arguments.model:
-        raise UserMistake("give either a SCRIPT or --model, not both")
+        raise UserMistake("give either SCRIPT or --model, not both")
     if arguments.is_module and not arguments.script:
-        raise UserMistake("which module? netdebug replay CAPSULE -m MODULE [ARGS...]")
+        raise UserMistake("MODULE is missing: netdebug replay CAPSULE -m MODULE [ARGS...]")
     from tb_netdebug.experiments.rehearsal.confinement import hold
 
     # The held process writes to the same stdout; flush first, to keep the order.

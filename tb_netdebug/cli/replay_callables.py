@@ -38,7 +38,7 @@ class GivenOption:
     def of(cls, option: str, text: str) -> GivenOption:
         module, _, attribute = text.rpartition(":")
         if not module or not attribute:
-            raise UserMistake(f"{option} {text}: give MODULE:CALLABLE, such as net.py:make_model")
+            raise UserMistake(f"{option} {text}: expected MODULE:CALLABLE, such as net.py:make_model")
         return cls(option, text, NamedDefinition(module, attribute))
 
     def __str__(self) -> str:
@@ -111,8 +111,8 @@ class Building:
             return self._built[0]
         if stopped.where:
             raise UserMistake(
-                f"{place} trains: it was ended before its first optimizer step ({stopped.where}) and has "
-                "returned no model by then; name a callable that only builds the model"
+                f"{place} trains: it was stopped before its first optimizer step ({stopped.where}), and had "
+                "not returned a model by then; name a callable that only builds the model"
             )
         raise UserMistake(f"{place} does not build a model: {told(stopped.error)}")
 
@@ -132,7 +132,7 @@ class NamedLoss:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise
             raise UserMistake(
-                f"{self._place} cannot be called with the model's output alone, which is all it gets: "
+                f"{self._place} cannot be called with the model's output as its only argument: "
                 f"{told(error)}{definition_line(self._function)}"
             ) from error
         if not isinstance(value, importlib.import_module("torch").Tensor):
@@ -147,13 +147,15 @@ def callable_of(place: GivenOption, definition: Definition) -> Callable[..., Any
         raise UserMistake(f"{place}: {told(stopped.error)}")
     if definition.is_there:
         if not callable(definition.value):
-            raise UserMistake(f"{place} is no callable: {attribute} is {type(definition.value).__name__}")
+            raise UserMistake(
+                f"{place} is not callable: {attribute} is of type {type(definition.value).__name__}"
+            )
         found: Callable[..., Any] = definition.value
         return found
     if stopped.where:
         raise UserMistake(
-            f"{place}: {module} was ended before its first optimizer step ({stopped.where}), and {attribute} "
-            "is not defined by then; define it above that line, or in a file that does not train"
+            f"{place}: {module} was stopped before its first optimizer step ({stopped.where}), and had not "
+            f"defined {attribute} by then; define it above that line, or in a file that does not train"
         )
     if stopped.error is not None:
         raise UserMistake(f"{place}: {module} ended before it defined {attribute}: {told(stopped.error)}")

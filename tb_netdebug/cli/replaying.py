@@ -145,10 +145,9 @@ def chosen(content: dict[str, Any], stopped: Stopped) -> dict[str, Any]:
         return found
     if stopped.error is not None:
         raise UserMistake(f"{stopped.script} ended before its first optimizer step: {told(stopped.error)}")
+    where = f" up to {stopped.where}" if stopped.where else ", which ended without an optimizer step"
     raise UserMistake(
-        f"no model of torch was seen in {stopped.script}"
-        f"{' up to ' + stopped.where if stopped.where else ', which ended without an optimizer step'}; "
-        "give --model MODULE:CALLABLE instead"
+        f"no torch model was seen in {stopped.script}{where}; give --model MODULE:CALLABLE instead"
     )
 
 
@@ -156,11 +155,11 @@ def without_step(stopped: Stopped) -> str:
     """Return what to report of a script that made no optimizer step; empty if it made one or failed."""
     if stopped.without_step:
         return (
-            f"{stopped.script} was ended ({stopped.where}) after {stopped.without_step} without an optimizer "
-            "step: if it trains, it was not seen how."
+            f"{stopped.script} was stopped ({stopped.where}) after {stopped.without_step} without an "
+            "optimizer step. If it trains, NetDebug did not see how."
         )
     if not stopped.has_stepped and stopped.error is None:
-        return f"{stopped.script} ran to its end: it made no optimizer step."
+        return f"{stopped.script} ran to its end without an optimizer step."
     return ""
 
 

@@ -36,73 +36,82 @@ ON_FINDING = ("print", "raise", "pause", "ignore")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "netdebug run [options] (SCRIPT | -m MODULE) [ARGS...]"
     add_options(parser)
-    parser.add_argument("-m", dest="module", nargs=argparse.PARSER, metavar="MODULE", help="run a module")
-    parser.add_argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="and its arguments")
+    parser.add_argument(
+        "-m",
+        dest="module",
+        nargs=argparse.PARSER,
+        metavar="MODULE",
+        help="run this module instead of a script, with its arguments",
+    )
+    parser.add_argument(
+        "script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the script to run, and its arguments"
+    )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how to watch; the notebook magic has them, too."""
-    parser.add_argument("--logdir", metavar="D", help="write the runs into this folder (default: runs)")
+    parser.add_argument("--logdir", metavar="D", help="the folder that runs are written to (default: runs)")
     parser.add_argument(
         "--remote",
         metavar="HOST:PORT",
-        help="send what is recorded to the collector there; without --logdir nothing stays here",
+        help="send the run to the collector at this address; without --logdir, no copy stays on this machine",
     )
     parser.add_argument(
         "--run",
         "--name",
         metavar="NAME",
-        help="call the run this (default: date and time); one that exists already gets a suffix. "
-        "torchrun takes --run for one of its own: say --name there",
+        help="the name of the run (default: date and time); a name that exists already gets a suffix. With "
+        "torchrun, write --name: it takes --run as its own option",
     )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the run of that name, behind its last step (with --run or --name)",
+        help="continue the run of this name after its last step (with --run or --name)",
     )
     parser.add_argument(
         "--every",
         metavar="N|auto",
         type=rate,
         default="auto",
-        help="full statistics in every N-th step; auto: as often as --overhead allows",
+        help="take full statistics every N steps; auto: as often as --overhead allows",
     )
     parser.add_argument(
         "--overhead",
         metavar="X",
         type=float,
         default=0.02,
-        help="share of the step time that watching may take (default: 0.02)",
+        help="the share of the step time that recording may take (default: 0.02)",
     )
     parser.add_argument(
         "--on-finding",
         choices=ON_FINDING,
         default="print",
-        help="what to do when something is wrong: print it, raise an error in the script, pause for the "
-        "debugger, or ignore it",
+        help="what to do about a finding: print it, raise an error in the script, pause for the debugger, "
+        "or ignore it",
     )
     parser.add_argument(
         "--debugger",
         metavar="HOST:PORT",
-        help="let a TensorBoard pause and step the script: that of this machine, or the one whose collector "
-        "is at HOST:PORT",
+        help="let a TensorBoard pause and step the script: the one on this machine, or the one whose "
+        "collector is at HOST:PORT",
     )
     parser.add_argument(
         "--pause-at-start",
         action="store_true",
-        help="wait before the first batch until somebody comes to the debugger (with --debugger)",
+        help="wait before the first batch until somebody attaches (with --debugger)",
     )
     parser.add_argument(
         "--check-numerics",
         choices=CHECK_NUMERICS,
         default="sampled",
-        help="where NaN and infinity are looked for: in sampled steps; in the output of every layer in every "
-        "step; in that of every operation, which takes more than twice the time (default: sampled)",
+        help="where to look for NaN and infinity: in sampled steps; in the output of every layer in every "
+        "step; or in the output of every operation, which more than doubles the step time (default: "
+        "sampled)",
     )
     check_wishes.add_check_options(parser)
-    parser.add_argument("--include", metavar="RE", help="only layers and parameters whose names match")
-    parser.add_argument("--exclude", metavar="RE", help="no layers and parameters whose names match")
-    parser.add_argument("--console", action="store_true", help="print a line a step")
+    parser.add_argument("--include", metavar="RE", help="record only layers and parameters whose names match")
+    parser.add_argument("--exclude", metavar="RE", help="leave out layers and parameters whose names match")
+    parser.add_argument("--console", action="store_true", help="print one line per step")
 
 
 def spelled_out(words: Sequence[str]) -> list[str]:
@@ -145,7 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
 def script_of(arguments: argparse.Namespace) -> Script:
     words = [*(arguments.module or []), *arguments.script]
     if not words:
-        raise UserMistake("which script? netdebug run [options] (SCRIPT | -m MODULE) [ARGS...]")
+        raise UserMistake("SCRIPT is missing: netdebug run [options] (SCRIPT | -m MODULE) [ARGS...]")
     return Script(words[0], tuple(words[1:]), is_module=arguments.module is not None)
 
 
@@ -160,9 +169,12 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     wishes["checks"] = check_wishes.wishes(arguments)
     check_wishes.refuse_unknown(wishes["checks"])
     if arguments.resume and arguments.run is None:
-        raise UserMistake("--resume needs the name of the run that is to go on: add --run NAME")
+        raise UserMistake("--resume needs the name of the run to continue: add --run NAME")
     if arguments.resume and arguments.logdir is None and wishes["remote"] is not None:
-        raise UserMistake("--resume needs --logdir: of what was only sent nothing is here to go on from")
+        raise UserMistake(
+            "--resume needs --logdir: a run that was only sent leaves nothing on this machine to continue "
+            "from"
+        )
     try:
         return Settings(**wishes)
     except (TypeError, ValueError) as error:

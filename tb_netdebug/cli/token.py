@@ -49,12 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         type=Path,
         default=None,
-        help="where the files go (default: ~/.config/netdebug)",
+        help="the folder that the files are written to (default: ~/.config/netdebug)",
     )
     parser.add_argument(
-        "--tls", action="store_true", help="also a certificate, for a collector that other machines reach"
+        "--tls",
+        action="store_true",
+        help="also make a certificate, for a collector that other machines can reach",
     )
-    parser.add_argument("--new", action="store_true", help="replace what is there")
+    parser.add_argument("--new", action="store_true", help="replace existing files")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -65,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         read_token(made)
         certificate = certificate_in(folder, anew=arguments.new) if arguments.tls else None
     except CredentialsError as error:
-        raise UserMistake(f"{error} `netdebug token --new` makes everything anew.") from None
+        raise UserMistake(f"{error} `netdebug token --new` makes new ones.") from None
     except OSError as error:
         raise UserMistake(f"{error.filename or folder}: {error.strerror or error}") from None
     lines = instructions_with_tls(folder, certificate) if certificate else instructions(folder)
@@ -119,8 +121,8 @@ def make_certificate(cert: Path, key: Path, names: Iterable[str]) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
         raise UserMistake(
-            "the program `openssl` makes certificates, and it is not here. Install it (apt install openssl), "
-            "or give the collector a certificate of your own."
+            "making a certificate needs the program `openssl`, which is not installed. Install it (apt "
+            "install openssl), or give the collector a certificate of your own."
         )
     with tempfile.TemporaryDirectory(dir=cert.parent, prefix=".certificate.") as name:
         work = Path(name)
@@ -147,7 +149,7 @@ def instructions(folder: Path) -> list[str]:
     return [
         f"Token: {token} (only you can read it)",
         "",
-        "For a collector that an ssh tunnel leads to. On its machine:",
+        "For a collector behind an ssh tunnel. On its machine:",
         f"    netdebug collect --listen :{PORT} --logdir runs --token-file {token}",
         f"or  tensorboard --logdir runs --netdebug_listen localhost:{PORT} --netdebug_token_file {token}",
         f"    ssh -R {PORT}:localhost:{PORT} TRAINING-MACHINE",
@@ -156,7 +158,7 @@ def instructions(folder: Path) -> list[str]:
         "    export NETDEBUG_TOKEN_FILE=COPY-OF-THE-TOKEN-FILE",
         f"    export NETDEBUG_REMOTE=localhost:{PORT}",
         "",
-        "For a collector that other machines reach by themselves: netdebug token --tls",
+        "For a collector that other machines reach directly: netdebug token --tls",
     ]
 
 

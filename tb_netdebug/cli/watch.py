@@ -35,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOGDIR|HOST:PORT",
         help="a run, a folder with runs in it, or a TensorBoard that has NetDebug",
     )
-    parser.add_argument("--run", metavar="NAME", help="the run to begin with (default: the newest)")
-    parser.add_argument("--once", action="store_true", help="print what there is now, and end")
+    parser.add_argument("--run", metavar="NAME", help="the run to show first (default: the newest)")
+    parser.add_argument("--once", action="store_true", help="print the current state, then exit")
     parser.add_argument(
         "--layers",
         type=layer_count,
         default=40,
         metavar="N",
-        help="list at most N layers (default: %(default)s)",
+        help="show at most N layers (default: %(default)s)",
     )
 
 
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def layer_count(text: str) -> int:
     number = int(text)
     if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} layers cannot be listed")
+        raise argparse.ArgumentTypeError(f"the number of layers must be a whole number from 1 on, not {text}")
     return number
 
 
@@ -103,7 +103,7 @@ def print_once(runs: WatchedRuns, console: Console, *, most_layers: int) -> None
     if runs.chosen is None:
         known = ", ".join(harmless(name) for name in runs.names[:MOST_NAMES])
         more = ", ..." if len(runs.names) > MOST_NAMES else ""
-        raise UserMistake(f"{harmless(runs.place)} has no run of that name. There are: {known}{more}")
+        raise UserMistake(f"{harmless(runs.place)} has no run of that name. The runs are: {known}{more}")
     if isinstance(console.file, io.TextIOWrapper):
         console.file.reconfigure(errors="replace")  # names may have letters that the encoding lacks
     page = Page(console.width, most_layers=most_layers, ascii_only=is_ascii(console))

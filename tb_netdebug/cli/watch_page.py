@@ -35,7 +35,7 @@ MOST_FINDINGS = 3
 MOST_LINES_OF_FINDING = 3
 WHOLE_MODEL = "(the model)"
 STATE_STYLES = {"live": "bold green", "ended": "blue", "idle": "yellow"}
-KEYS = "q quits   tab or arrows: another run"
+KEYS = "q: quit   tab or arrows: another run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +154,21 @@ class Page:
             yield self._row("memory", size(signs.memory.get("memory/rss")), more)
         if signs.sampled_every is not None:
             cost = (
-                "" if signs.overhead is None else f"watching costs {100 * signs.overhead:.1f} % of the time"
+                "" if signs.overhead is None else f"recording takes {100 * signs.overhead:.1f} % of the time"
             )
             yield self._row("samples", f"1 in {signs.sampled_every:.0f}", Text(cost, "dim"))
         if signs.gaps:
             places = "1 place" if signs.gaps == 1 else f"{signs.gaps} places"
             yield self._row("gaps", str(signs.gaps), Text(f"{places} of the files cannot be read", "yellow"))
         if signs.ranks > 1:
-            yield self._row("ranks", str(signs.ranks), Text("shown is rank 0", "dim"))
+            yield self._row("ranks", str(signs.ranks), Text("rank 0 is shown", "dim"))
 
     def _findings(self, signs: VitalSigns) -> Iterator[Text]:
         """Yield the findings of the trainer's checks; on a screen only a few lines of them."""
         if signs.verdict == "healthy":
             yield Text("no sign of trouble", "green")
         if signs.verdict is None and signs.reason and self._height is not None:
-            yield Text("not judged yet: see netdebug check", "dim")  # the layers need the space
+            yield Text("not judged yet: run netdebug check", "dim")  # the layers need the space
         elif signs.verdict in (None, "unknown") and signs.reason:
             yield from self._wrapped(signs.reason, "bold" if signs.verdict else "dim")
         most = len(signs.found) if self._height is None else MOST_FINDINGS

@@ -101,11 +101,11 @@ class WatchedRuns:
     def _message(self) -> str:
         if not self._source.runs:
             return (
-                f"There is no run in {self.place} yet: waiting for one. "
-                "A training makes it with nd.watch(model, optimizer, logdir=...)."
+                f"There is no run in {self.place} yet. Waiting for one; nd.watch(model, optimizer, "
+                "logdir=...) makes it."
             )
         if self.chosen is None:
-            return f"There is no run {self._wanted} yet: waiting for it. Tab shows the others."
+            return f"There is no run {self._wanted} yet. Waiting for it; Tab shows the others."
         return (
             ""
             if self._signs is not None and self._signs.name == self.chosen

@@ -30,7 +30,9 @@ class OptunaPruning:
         unknown = sorted(set(rules or ()) - known)
         if isinstance(rules, str) or unknown:
             given = rules if isinstance(rules, str) else unknown[0]
-            raise ValueError(f"rules: {given!r} is no list of checks; they are {', '.join(sorted(known))}")
+            raise ValueError(
+                f"rules: {given!r} is not a list of checks; the checks are {', '.join(sorted(known))}"
+            )
         self._trial = trial
         self._rules = None if rules is None else frozenset(rules)
 

@@ -32,18 +32,18 @@ def read_checks(path: Path) -> dict[str, Any]:
     """
     data = path.read_bytes()
     if len(data) > MOST_BYTES:
-        raise ConfigurationError(f"{path} is too big for a file of settings")
+        raise ConfigurationError(f"{path} is too big for a settings file")
     try:
         settings = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{path} is not readable: {error}") from None
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
     unknown = sorted(settings.keys() - {"checks"})
     if unknown:
-        raise ConfigurationError(f"{path}: there is no setting {unknown[0]!r}; [checks] is the only table")
+        raise ConfigurationError(f"{path}: unknown setting {unknown[0]!r}; [checks] is the only table")
     checks = settings.get("checks", {})
     # Only its form: the Engine knows which checks and thresholds there are.
     if not isinstance(checks, dict):
-        raise ConfigurationError(f"{path}: checks is a table: [checks], then a line for each check")
+        raise ConfigurationError(f"{path}: checks must be a table: [checks], then one line per check")
     return checks
 
 

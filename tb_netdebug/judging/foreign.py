@@ -20,8 +20,8 @@ from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
 from tb_netdebug.core.stats.packed import HEADER
 
 RECORDED_BY_OTHERS = (
-    "this run was recorded by another writer, so only its curves and histograms are judged; with "
-    "`netdebug run SCRIPT` or nd.watch(model, optimizer) the network itself is looked at"
+    "this run was recorded by another writer, so only its curves and histograms are judged; to have the "
+    "network itself checked, record with `netdebug run SCRIPT` or nd.watch(model, optimizer)"
 )
 MOST_TAGS = 1000
 MOST_POINTS = 10_000  # the most that the reader returns

@@ -47,7 +47,7 @@ class Guard:
         elif self.faults == 1:
             self._line.warn(f"{text} The training goes on; this part is not recorded.")
         elif self.faults == MOST_FAULTS:
-            self._line.warn(f"{text} That is the {self.faults}th time: NetDebug looks at tensors no more.")
+            self._line.warn(f"{text} After {self.faults} such failures, NetDebug stops reading tensors.")
 
     def say(self, sentence: str) -> None:
         """Warn the user with a sentence, once."""

@@ -132,8 +132,8 @@ def told_of_suffix(place: RunPlace, run: str | None, how_to_resume: str) -> str:
     if run is None or place.folder.name == Path(run).name:
         return ""
     return (
-        f"the run {run!r} exists already, so this one is called {place.folder.name!r}. "
-        f"({how_to_resume} goes on with {run!r}.)"
+        f"the run {run!r} exists already, so this one is called {place.folder.name!r}. ({how_to_resume} "
+        f"continues {run!r}.)"
     )
 
 

@@ -128,16 +128,19 @@ class Settings:
         if isinstance(self.every, str) and self.every != "auto":
             raise ValueError(f'every={self.every!r} must be "auto" or a number of steps')
         if not isinstance(self.every, str) and self.every < 1:
-            raise ValueError(f"every={self.every}: a full sample every how many steps? The least is 1")
+            raise ValueError(f"every={self.every}: take a full sample every this many steps; the least is 1")
         if not 0 < self.overhead < 1:
             raise ValueError(
                 f"overhead={self.overhead} is a share of the step time between 0 and 1; 0.02 means 2 %"
             )
         if self.flight_recorder < 0:
-            raise ValueError(f"flight_recorder={self.flight_recorder}: how many steps to keep? 0 keeps none")
+            raise ValueError(
+                f"flight_recorder={self.flight_recorder} must be the number of steps to keep; 0 keeps none"
+            )
         if self.num_classes is not None and self.num_classes < 1:
             raise ValueError(
-                f"num_classes={self.num_classes}: how many classes are there? Leave it out if none"
+                f"num_classes={self.num_classes} must be the number of classes; leave it out if there are "
+                "none"
             )
 
     def _check_patterns(self) -> None:
@@ -183,10 +186,11 @@ class Settings:
         if not self.resume:
             return
         if self.run is None:
-            raise ValueError("resume needs the name of the run that is to go on: add run=")
+            raise ValueError("resume needs the name of the run to continue: add run=")
         if self.is_spooled:
             raise ValueError(
-                "resume needs a logdir: with remote alone nothing stays on this machine to go on from"
+                "resume needs a logdir: a run that was only sent leaves nothing on this machine to "
+                "continue from"
             )
 
 

@@ -146,9 +146,9 @@ def meeting_point() -> str:
 def shell(variables: dict[str, Any]) -> None:
     """Run an interpreter in the program's terminal, with the variables of its caller."""
     if sys.stdin is None or not sys.stdin.isatty():
-        say("monitor.shell() needs a terminal to type in, and this program has none. It goes on.")
+        say("monitor.shell() needs a terminal, and this program has none. The program continues.")
         return
-    banner = "The training waits. Leave with Ctrl-D, and it goes on."
+    banner = "The training waits. Press Ctrl-D to leave the shell and continue."
     with suppress(SystemExit):
         try:
             from IPython import embed

@@ -84,7 +84,7 @@ class ExceptHook:
                 sys.stderr.flush()
         except Exception as failure:  # an error about an error would hide it
             why = visible(f"{type(failure).__name__}: {failure}")
-            sys.stderr.write(f"NetDebug could not summarise the tensors: {why}\n")
+            sys.stderr.write(f"NetDebug could not summarize the tensors: {why}\n")
 
 
 def enable_faulthandler() -> bool:
@@ -117,7 +117,7 @@ def lines_of(trace: TracebackType | None) -> Iterator[str]:
         yield f"  {path}:{line} in {function}"
         yield from told[:MOST_TENSORS]
         if len(told) > MOST_TENSORS:
-            yield f"    … and more than these {MOST_TENSORS}"
+            yield f"    … and more; only {MOST_TENSORS} are listed"
 
 
 def user_frames(trace: TracebackType | None) -> list[tuple[FrameType, int]]:

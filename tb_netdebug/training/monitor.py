@@ -307,7 +307,7 @@ class Monitor:
         try:
             return link_of(self._settings, self.run_dir, rank)
         except Exception as error:
-            self._guard.fault("finding the way to the collector", error)
+            self._guard.fault("connecting to the collector", error)
             return None
 
     def _make_debugging(self, rank: int) -> Debugging:

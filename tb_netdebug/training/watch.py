@@ -143,7 +143,7 @@ def adapter_for(model: Any, optimizer: Any) -> MakeAdapter:
         backend = keras.backend.backend()
         if backend not in KERAS_ADAPTERS:
             raise TypeError(
-                f"Keras runs on {backend} here, which does not train; {' or '.join(KERAS_ADAPTERS)} do"
+                f"Keras runs on {backend} here, which cannot train; {' or '.join(KERAS_ADAPTERS)} do"
             )
         made: MakeAdapter = import_module(KERAS_ADAPTERS[backend]).adapter_of(models, optimizer)
         return made

@@ -35,12 +35,12 @@ def address_of(text: str) -> Address:
     found = _FORM.fullmatch(text.strip())
     if found is None:
         raise ValueError(
-            f"{text!r} is no address. Write HOST:PORT, such as 10.1.2.3:6007 or [::1]:6007, "
-            "or :6007 for this machine."
+            f"{text!r} is not an address. Write HOST:PORT, such as 10.1.2.3:6007 or [::1]:6007, or :6007 "
+            "for this machine."
         )
     host, port = found["host"].strip("[]") or LOOPBACK, int(found["port"])
     if port > 65535:
-        raise ValueError(f"{text!r} is no address: ports end at 65535.")
+        raise ValueError(f"{text!r} is not an address: the highest port is 65535.")
     return at(host, port)
 
 
@@ -53,7 +53,7 @@ def at(host: str, port: int) -> Address:
     except ValueError:
         # Digits and dots alone are a mistyped IP address, not a name.
         if ":" in host or host.replace(".", "").isdecimal() or not _HOST_NAME.fullmatch(host):
-            raise ValueError(f"{host!r} is neither the name of a machine nor its address.") from None
+            raise ValueError(f"{host!r} is neither a host name nor an address.") from None
         return Address(host, port, False)
     # ::ffff:127.0.0.1 is loopback as well, but older Pythons deny that of the mapped form.
     mapped = getattr(number, "ipv4_mapped", None)

@@ -49,7 +49,9 @@ class AgentPaths:
         notes = made_private(spool_folder() / f"notes-{digest(target, here)}")
         socket = folder / f"{stem}.sock"
         if len(os.fsencode(socket)) > MOST_PATH_BYTES:
-            raise OSError(f"{socket} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder")
+            raise OSError(
+                f"{socket} is too long a path for a socket: set XDG_RUNTIME_DIR to a shorter folder"
+            )
         return cls(
             target=target,
             socket=socket,

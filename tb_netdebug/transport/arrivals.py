@@ -92,7 +92,7 @@ class StreamArrivals:
     def add(self, arrival: Arrival) -> None:
         """Add a trainer. Raise Violation."""
         if not arrival.number or arrival.number in self._trainers:
-            raise Violation(f"There cannot be a new trainer {arrival.number}.")
+            raise Violation(f"Trainer {arrival.number} cannot be added.")
         if len(self._trainers) >= self._limits.trainers:
             raise Violation(f"A stream has at most {self._limits.trainers} trainers.")
         self._trainers[arrival.number] = arrival

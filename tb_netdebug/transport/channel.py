@@ -70,9 +70,9 @@ def protection(address: Address, credentials: TrainerCredentials) -> Protection:
         return _across_a_network(address, credentials, token, pinned)
     if token is None:
         raise CredentialsError(
-            f"There is no collector of yours at {address}, and no token for somebody else's. Start one "
-            "there (TensorBoard with NetDebug, or `netdebug collect`); where a tunnel leads to it, put its "
-            "token into NETDEBUG_TOKEN or its file's name into NETDEBUG_TOKEN_FILE."
+            f"You have no collector running at {address}, and no token for anybody else's. Start one there "
+            "(TensorBoard with NetDebug, or `netdebug collect`). If a tunnel leads to it, put its token "
+            "into NETDEBUG_TOKEN, or the name of the token file into NETDEBUG_TOKEN_FILE."
         )
     return Protection(_with_token(grpc.local_channel_credentials(), token))
 
@@ -83,13 +83,13 @@ def _across_a_network(
     if credentials.insecure and not address.is_loopback:
         if credentials.wants_tls:
             raise CredentialsError(
-                "NETDEBUG_INSECURE contradicts NETDEBUG_TLS_CA and NETDEBUG_TLS_FINGERPRINT: unset it."
+                "NETDEBUG_INSECURE excludes NETDEBUG_TLS_CA and NETDEBUG_TLS_FINGERPRINT: unset it."
             )
         return Protection(None)  # and without the token, which others on the network could read
     if token is None:
         raise CredentialsError(
-            f"{address} needs a token: put the collector's into NETDEBUG_TOKEN, or its file's name into "
-            "NETDEBUG_TOKEN_FILE."
+            f"{address} needs a token: put the collector's token into NETDEBUG_TOKEN, or the name of its "
+            "file into NETDEBUG_TOKEN_FILE."
         )
     if pinned:
         return _pinned(address, token, pinned)
@@ -116,9 +116,9 @@ def _pinned(address: Address, token: str, fingerprint: str) -> Protection:
     seen = fingerprint_of(pem)
     if not hmac.compare_digest(seen, fingerprint):
         raise CredentialsError(
-            f"The certificate of {address} is not the expected one. Its fingerprint is {seen}: if the "
-            "collector got a new one, put that into NETDEBUG_TLS_FINGERPRINT; if not, somebody answers in "
-            "its place."
+            f"The certificate of {address} is not the expected one. Its fingerprint is {seen}. If the "
+            "collector has a new certificate, put this into NETDEBUG_TLS_FINGERPRINT; if not, somebody "
+            "else answers in its place."
         )
     name = _own_name(address, pem)
     # As the only root, it makes the channel's own handshake fail for any other certificate.
@@ -150,7 +150,7 @@ def _own_name(address: Address, pem: bytes) -> str:
     names = [value for kind, value in told.get("subjectAltName", ()) if kind in ("DNS", "IP Address")]
     names += [pair[1] for (pair, *_) in told.get("subject", ()) if pair[0] == "commonName"]
     if not names:
-        raise CredentialsError(f"The certificate of {address} holds no name.")
+        raise CredentialsError(f"The certificate of {address} contains no name.")
     return str(names[0]).replace("*", "netdebug")
 
 
@@ -171,7 +171,7 @@ def _secured(address: Address, context: ssl.SSLContext) -> ssl.SSLSocket:
     except ssl.SSLError:
         plain.close()
         raise CredentialsError(
-            f"{address} does not speak TLS: its collector was started without a certificate, or something "
+            f"{address} does not use TLS: its collector was started without a certificate, or something "
             "else listens there."
         ) from None
     except OSError:

@@ -155,21 +155,21 @@ class Collector:
             session.unsent_bytes -= size
         problem = None if sent.cancelled() else sent.exception()
         if problem is not None and not isinstance(problem, ConnectionError):
-            logger.error("NetDebug could not send to a trainer", exc_info=problem)
+            logger.error("NetDebug could not send to a training process", exc_info=problem)
 
     # ---- before it listens
 
     def _check(self) -> None:
         if not self._token:
-            raise CollectorError("A collector needs a token, so that not everybody can write to its logdir.")
+            raise CollectorError("A collector needs a token: without one, anybody could write to its logdir.")
         try:
             self._token = checked_token(self._token, "What the collector was given for its token")
         except CredentialsError as error:
             raise CollectorError(str(error)) from None
         if not (self.listen.is_loopback or self.certificate or self._is_open):
             raise CollectorError(
-                f"Other machines can reach {self.listen}, so a certificate is needed: `netdebug token --tls` "
-                "makes one. Or listen on this machine alone, and let an ssh tunnel lead to it."
+                f"Other machines can reach {self.listen}, so a certificate is needed: `netdebug token "
+                "--tls` makes one. Or listen only on this machine, and let an ssh tunnel lead to it."
             )
         if self.listen.is_loopback and not self.certificate and self.listen.host.lower() not in LOCAL:
             raise CollectorError(f"Without a certificate, listen at 127.0.0.1 or [::1], not {self.listen}.")
@@ -187,7 +187,9 @@ class Collector:
                 debugs=self._on_control is not None,
             )
         except OSError as error:
-            raise CollectorError(f"Trainers on this machine could not find the collector: {error}.") from None
+            raise CollectorError(
+                f"Training processes on this machine cannot find the collector: {error}."
+            ) from None
 
     # ---- on its thread
 
@@ -196,7 +198,7 @@ class Collector:
             asyncio.run(self._serve(started))
         except BaseException as problem:
             if started.done():
-                logger.exception("NetDebug's collector ended by a mistake of its own")
+                logger.exception("NetDebug's collector failed because of an internal error")
             else:
                 started.set_exception(problem)
 
@@ -231,7 +233,7 @@ class Collector:
         try:
             port = await server.start(at(host, self.listen.port), self.certificate)
         except RuntimeError:
-            raise CollectorError(f"{self.listen} cannot be listened at.") from None
+            raise CollectorError(f"Cannot listen at {self.listen}.") from None
         return Address(self.listen.host, port, self.listen.is_loopback)
 
     async def _farewell(self) -> None:
@@ -253,7 +255,7 @@ class Collector:
             self._dismiss(earlier)
         with self._lock:
             if session.agent in self._sessions:  # yet another stream came during the wait
-                raise Violation("This agent has two streams.", for_now=True)
+                raise Violation("This agent already has two streams.", for_now=True)
             self._sessions[session.agent] = session
 
     def _dismiss(self, session: StreamSession) -> None:
@@ -273,7 +275,7 @@ class Collector:
         try:
             self._on_control(key, data)
         except Exception:  # an error of the debugger must not end the recordings' stream
-            logger.exception("NetDebug's debugger failed to take a message")
+            logger.exception("NetDebug's debugger could not handle a message")
 
     def _left(self) -> None:
         if self._on_left is None:
@@ -281,7 +283,7 @@ class Collector:
         try:
             self._on_left()
         except Exception:  # likewise
-            logger.exception("NetDebug's debugger failed to hear that a training has gone")
+            logger.exception("NetDebug's debugger could not handle the end of a run")
 
 
 async def _all_ended(sessions: list[StreamSession]) -> bool:

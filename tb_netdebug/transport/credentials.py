@@ -35,12 +35,12 @@ def checked_token(text: str, source: str) -> str:
     """Return the token without surrounding white space. Raise CredentialsError when it cannot be one."""
     token = text.strip()
     if not token:
-        raise CredentialsError(f"{source} is empty, and a token is needed: `netdebug token` makes one.")
+        raise CredentialsError(f"{source} is empty. `netdebug token` makes a token.")
     wrong = token_fault(token)
     if wrong is not None:
         raise CredentialsError(
-            f"{source} holds no token: {wrong}. A token is one line of {SHORTEST_TOKEN} to {LONGEST_TOKEN} "
-            "letters, digits and signs, without spaces. `netdebug token` makes one."
+            f"{source} does not hold a token: {wrong}. A token is one line of {SHORTEST_TOKEN} to "
+            f"{LONGEST_TOKEN} letters, digits and signs, without spaces. `netdebug token` makes one."
         )
     return token
 
@@ -51,17 +51,15 @@ def token_fault(token: str) -> str | None:
     gRPC itself would only report INTERNAL.
     """
     if token.startswith(_MARKS):
-        return "it begins with a byte order mark, so save it as plain text without one"
+        return "it begins with a byte order mark; save it as plain text without one"
     for number, character in enumerate(token, start=1):
         if character.isspace():
-            return f"it has white space in it (character {number})"
+            return f"it contains white space (character {number})"
         if not _SIGN.fullmatch(character):
             kind = (
-                "a control character"
-                if character < " " or character == "\x7f"
-                else "a character other than ASCII"
+                "a control character" if character < " " or character == "\x7f" else "a non-ASCII character"
             )
-            return f"it has {kind} in it (character {number})"
+            return f"it contains {kind} (character {number})"
     if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
         return f"it has {len(token)} characters"
     return None
@@ -95,7 +93,7 @@ def fingerprint_of(pem: bytes) -> str:
         first = pem[begin : end + len(b"-----END CERTIFICATE-----")].decode("ascii")
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).hexdigest()
     except ValueError:
-        raise CredentialsError("There is no certificate in PEM form.") from None
+        raise CredentialsError("The file does not contain a certificate in PEM form.") from None
 
 
 def fingerprint_from(text: str) -> str:
@@ -106,8 +104,8 @@ def fingerprint_from(text: str) -> str:
     found = _FINGERPRINT.fullmatch(text.strip().lower())
     if found is None:
         raise CredentialsError(
-            "The fingerprint of a certificate is its SHA-256: 64 hexadecimal digits, as `netdebug token "
-            "--tls` prints them."
+            "A certificate's fingerprint is its SHA-256, 64 hexadecimal digits, as `netdebug token --tls` "
+            "prints it."
         )
     return found[1].replace(":", "")
 
@@ -130,8 +128,8 @@ class Certificate:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password=str)
         except (ssl.SSLError, OSError):
             raise CredentialsError(
-                f"{cert_file} and {key_file} are no certificate with its key, both in PEM form and without "
-                "a password."
+                f"{cert_file} and {key_file} are not a certificate and its key, both in PEM form and "
+                "without a password."
             ) from None
         return cls(chain, key)
 
@@ -187,7 +185,7 @@ def token_in(environ: Mapping[str, str]) -> str | None:
 def _is_yes(text: str) -> bool:
     word = text.strip().lower()
     if word not in _YES + _NO:
-        raise CredentialsError("NETDEBUG_INSECURE is 1 or 0.")
+        raise CredentialsError("NETDEBUG_INSECURE must be 1 or 0.")
     return word in _YES
 
 
@@ -198,5 +196,5 @@ def _read(path: Path, what: str) -> bytes:
     except OSError as error:
         raise CredentialsError(f"The {what} {path} cannot be read: {error.strerror or error}.") from None
     if len(data) > MOST_FILE_BYTES:
-        raise CredentialsError(f"The {what} {path} is too big to be one.")
+        raise CredentialsError(f"The {what} {path} is too big.")
     return data

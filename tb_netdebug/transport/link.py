@@ -290,7 +290,7 @@ class Link:
             try:
                 told = pb.ToTrainer.FromString(message)
             except DecodeError:
-                raise WireError("a message makes no sense") from None
+                raise WireError("a message is invalid") from None
             what = told.WhichOneof("what")
             if what == "notice":
                 self._notice(told.notice)

@@ -18,7 +18,7 @@ class WakeLost(RuntimeError):  # noqa: N818  # it says what happened
     """
 
     def __init__(self) -> None:
-        super().__init__("the program has closed descriptors that are not its own")
+        super().__init__("the program has closed file descriptors that it does not own")
 
 
 class Wake:

@@ -22,10 +22,10 @@ def try_port(listen: Address) -> None:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(where)
     except socket.gaierror:
-        raise CollectorError(f"There is no {listen.host!r} that this machine could listen at.") from None
+        raise CollectorError(f"This machine has no address {listen.host!r} to listen at.") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CollectorError(
-                f"Port {listen.port} is taken by another program: choose another one."
+                f"Port {listen.port} is used by another program: choose another port."
             ) from None
-        raise CollectorError(f"{listen} cannot be listened at: {error.strerror}.") from None
+        raise CollectorError(f"Cannot listen at {listen}: {error.strerror}.") from None

@@ -42,11 +42,11 @@ def made_private(path: Path) -> Path:
         path.mkdir(mode=0o700)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise PermissionError(f"{path} is no folder: NetDebug puts nothing there. Remove it")
+        raise PermissionError(f"{path} is not a folder, so NetDebug does not use it. Remove it")
     if status.st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to another user: NetDebug puts nothing there")
+        raise PermissionError(f"{path} belongs to another user, so NetDebug does not use it")
     if status.st_mode & _OTHERS:
-        raise PermissionError(f"{path} is open to other users: NetDebug puts nothing there. chmod 700 {path}")
+        raise PermissionError(f"{path} is open to other users, so NetDebug does not use it: chmod 700 {path}")
     return path
 
 

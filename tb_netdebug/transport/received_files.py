@@ -254,7 +254,7 @@ def _subfolder(folder: int, name: str) -> int:
         return os.open(name, _FOLDER, dir_fd=folder)
     except OSError as error:
         if error.errno in _LINK:
-            raise RefusedFile(f"{name!r} is a link or a file, and a folder was expected there.") from None
+            raise RefusedFile(f"{name!r} is a link or a file, but must be a folder.") from None
         raise
 
 
@@ -269,7 +269,7 @@ def _opened(folder: int, name: str) -> int:
             fd = os.open(name, _FILE, dir_fd=folder)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise RefusedFile(f"{name} is there, and is no file.") from None
+                raise RefusedFile(f"{name} exists, but is not a file.") from None
             raise
     try:
         _check(fd, name)
@@ -284,14 +284,16 @@ def _opened(folder: int, name: str) -> int:
 def _check(fd: int, name: str) -> None:
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
-        raise RefusedFile(f"{name} is there, and is no file.")
+        raise RefusedFile(f"{name} exists, but is not a file.")
     if status.st_nlink > 1:
-        raise RefusedFile(f"{name} has a second name: what is written to it would change the other, too.")
+        raise RefusedFile(
+            f"{name} has a second name (a hard link): writing to it would change the other, too."
+        )
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _HELD:
-            raise RefusedFile(f"Another agent sends {name}.", for_now=True) from None
+            raise RefusedFile(f"Another agent is sending {name}.", for_now=True) from None
         # Some network disks have no locks; there the offsets alone keep the file right.
 
 
@@ -311,7 +313,7 @@ def _anew(folder: int, name: str, fd: int) -> int:
                 return _opened(folder, name)
     finally:
         os.close(fd)
-    raise RefusedFile(f"{name} was begun anew {MOST_SET_ASIDE} times, and that is enough.")
+    raise RefusedFile(f"{name} was restarted {MOST_SET_ASIDE} times, which is the limit.")
 
 
 def _to_disk(fd: int) -> None:

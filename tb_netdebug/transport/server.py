@@ -135,8 +135,10 @@ def _brings(token: str, given: Sequence[bytes]) -> bool:
 
 def _unwelcome(given: Sequence[bytes]) -> str:
     wrong = token_fault(given[0].decode("latin-1")) if len(given) == 1 and given[0] else None
-    more = f" What was sent is no token: {wrong}." if wrong else ""
-    return "The token is missing or not this collector's. Set NETDEBUG_TOKEN or NETDEBUG_TOKEN_FILE." + more
+    more = f" What was sent is not a token: {wrong}." if wrong else ""
+    return (
+        "The token is missing or wrong for this collector. Set NETDEBUG_TOKEN or NETDEBUG_TOKEN_FILE." + more
+    )
 
 
 def _options(limits: Limits) -> list[tuple[str, int]]:

@@ -70,10 +70,10 @@ class StreamSession:
         try:
             first = await asyncio.wait_for(_next(messages), self._limits.hello_secs)
         except asyncio.TimeoutError:
-            raise Violation("No Hello came.") from None
+            raise Violation("No Hello arrived.") from None
         hello = _parsed(first or b"").hello
         if not hello.version or not _AGENT.fullmatch(hello.agent) or len(hello.host) > _LONGEST_HOST:
-            raise Violation("A stream begins with a Hello that has version, agent and host.")
+            raise Violation("A stream must begin with a Hello that has version, agent and host.")
         self.agent, self.host = hello.agent, hello.host
 
     async def run(self, messages: AsyncIterator[bytes]) -> None:
@@ -146,7 +146,7 @@ class StreamSession:
             case "control":
                 self._control(up.control)
             case "hello":
-                raise Violation("There is one Hello in a stream.")
+                raise Violation("A stream must have only one Hello.")
             case _:
                 return  # a message of a newer version
 
@@ -314,7 +314,7 @@ def _parsed(data: bytes) -> Up:
     try:
         return Up.FromString(data)
     except DecodeError:
-        raise Violation("That is no message of this protocol.") from None
+        raise Violation("This is not a message of the protocol.") from None
 
 
 def _close_result(opened: asyncio.Future[LandedFile]) -> None:

@@ -19,7 +19,7 @@ def ending_of(*, time: float, goodbye: pb.Goodbye | None, status: int | None, me
     out_of_memory = memory_ran_out and killed_by == signal.SIGKILL
     error = goodbye.error[:MOST_LETTERS] if goodbye is not None else ""
     if error == KeyboardInterrupt.__name__:
-        sentence = f"The program was interrupted by hand ({error}), and closed its recording."
+        sentence = f"The program was interrupted ({error}), and closed its recording."
     elif killed_by is not None:
         sentence = _killed(killed_by, out_of_memory=out_of_memory, was_closed=goodbye is not None)
     elif exit_code:
@@ -29,7 +29,7 @@ def ending_of(*, time: float, goodbye: pb.Goodbye | None, status: int | None, me
     elif error:
         sentence = f"The recording was closed because of {_with_article(error)}."
     else:
-        sentence = "The training ended well: it closed its recording."
+        sentence = "The training ended normally and closed its recording."
     is_well = goodbye is not None and not error and not exit_code and killed_by is None
     return Ending(time, is_well, exit_code, killed_by, out_of_memory, sentence)
 
@@ -39,11 +39,11 @@ def _killed(number: int, *, out_of_memory: bool, was_closed: bool) -> str:
     what = f"The process was killed by {_name(number)} {when}."
     if out_of_memory:
         return (
-            f"{what} The system has counted a process of its group as killed for want of memory: it most "
-            "likely was this one."
+            f"{what} The system reports that it killed a process of this group for lack of memory, most "
+            "likely this one."
         )
     if number == signal.SIGKILL:
-        return f"{what} Who sent it cannot be seen; the system did not count it as want of memory."
+        return f"{what} The sender of the signal is unknown; the system does not report a lack of memory."
     return what
 
 
@@ -57,11 +57,11 @@ def _left(exit_code: int | None, *, memory_ran_out: bool) -> str:
     if exit_code == 0:
         return "The program ended with exit code 0, without closing its recording (as os._exit does)."
     hint = (
-        " Meanwhile the system has killed a process of its group for want of memory: it may have been this."
+        " The system killed a process of its group for lack of memory, possibly this one."
         if memory_ran_out
         else ""
     )
-    return f"The process is gone without a word, and how it ended cannot be seen.{hint}"
+    return f"The process disappeared, and how it ended is unknown.{hint}"
 
 
 def _name(number: int) -> str:

@@ -70,7 +70,7 @@ class Upstream:
         if down.WhichOneof("what") == "refusal":
             self._refused(down.refusal)
         if down.WhichOneof("what") != "welcome":
-            raise StreamBroken("something else than a collector of NetDebug answers there")
+            raise StreamBroken("something other than a NetDebug collector answers there")
         self._window_bytes = down.welcome.window_bytes or MOST_CHUNK_BYTES
         # An older collector does not say, and may have a debugger.
         self.debugs = down.welcome.debugs or not down.welcome.HasField("debugs")
@@ -260,7 +260,7 @@ class Upstream:
         whole = self._controls.setdefault(control.trainer, bytearray())
         whole += control.data
         if len(whole) > MOST_CONTROL_BYTES:
-            raise StreamBroken("the collector sends more for the debugger than a message holds")
+            raise StreamBroken("the collector sent a message for the debugger that is too long")
         if control.more:
             return
         del self._controls[control.trainer]
@@ -273,7 +273,7 @@ class Upstream:
         try:
             return pb.Down.FromString(data)
         except DecodeError:
-            raise StreamBroken("what the collector says makes no sense") from None
+            raise StreamBroken("the collector sent an invalid message") from None
 
     async def _watch(self) -> None:
         """Raise StreamBroken when answers are due and none arrive."""
@@ -282,4 +282,4 @@ class Upstream:
             if not self._unanswered and not self._roster.unsettled_bytes:
                 self._heard = time.monotonic()
             elif time.monotonic() - self._heard > SILENCE_SECS:
-                raise StreamBroken("it does not answer any more")
+                raise StreamBroken("it no longer answers")

@@ -148,9 +148,9 @@ def test_the_file_of_settings(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[checks", "not readable"),
-        ("checks = 3", "checks is a table"),
-        ("[check]\n", "no setting 'check'"),
+        ("[checks", "cannot be read"),
+        ("checks = 3", "checks must be a table"),
+        ("[check]\n", "unknown setting 'check'"),
         ("[checks]\nno-such-thing = false", "no check 'no-such-thing'"),
         ("[checks.nonfinite-loss]\nshare = 1", "no threshold 'share'"),
     ],
@@ -169,7 +169,7 @@ def test_a_bad_file_of_settings_is_said(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "which runs?"),
+        ([], "LOGDIR is missing"),
         (["{empty}"], "holds no run"),
         (["{empty}/nothing"], "there is no folder"),
         (["{file}"], "{file} is a file. Give the folder that it is in: {folder}"),

@@ -138,19 +138,19 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         told = refused(capsys, "--listen", f":{port}", "--logdir", str(tmp_path))
-    assert f"netdebug: Port {port} is taken by another program: choose another one." == told
+    assert f"netdebug: Port {port} is used by another program: choose another port." == told
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--listen", "nowhere"], "'nowhere' is no address"),
+        (["--listen", "nowhere"], "'nowhere' is not an address"),
         (["--listen", "127.0.0.2:0"], "127.0.0.1 or [::1]"),
         (["--listen", "0.0.0.0:0"], "netdebug token --tls"),
         (["--listen", "0.0.0.0:0", "--token-file", "{keys}/token"], "a certificate is needed"),
         (["--listen", "no-such-host.invalid:1", "--insecure"], "There is no 'no-such-host.invalid'"),
-        (["--tls-cert", "{keys}/cert.pem"], "go together"),
-        (["--tls-cert", "{keys}/token", "--tls-key", "{keys}/token"], "no certificate with its key"),
+        (["--tls-cert", "{keys}/cert.pem"], "must be given together"),
+        (["--tls-cert", "{keys}/token", "--tls-key", "{keys}/token"], "not a certificate and its key"),
         (["--tls-cert", "x", "--tls-key", "y", "--insecure"], "contradicts"),
         (["--token-file", "{keys}/missing"], "cannot be read: No such file"),
         (["--logdir", "{keys}/token"], "is a file"),
@@ -181,7 +181,7 @@ def test_a_token_with_white_space(
         (by_file, str(file)),
         (refused(capsys, "--logdir", str(tmp_path)), "NETDEBUG_TOKEN"),
     ):
-        assert f"{source} holds no token: it has white space in it (character 4)." in told
+        assert f"{source} does not hold a token: it contains white space (character 4)." in told
         assert "words" not in told.replace(str(tmp_path), "")
 
 

@@ -78,7 +78,7 @@ def test_names_are_short_where_they_are_clear() -> None:
         assert name == command_of(word).name
     with pytest.raises(CommandError, match=r"Which one: \w+, \w+"):
         command_of("re")
-    with pytest.raises(CommandError, match="`help` lists them"):
+    with pytest.raises(CommandError, match="`help` lists the commands"):
         command_of("fly")
 
 
@@ -146,7 +146,7 @@ def test_a_training_that_ends_while_it_is_waited_for(hub: ScriptedHub, debug: De
         return {**hub.state, "status": "running"}
 
     hub.answers["continue"] = go_on
-    assert "The training is over." in debug("continue")
+    assert "The run is over." in debug("continue")
 
 
 def test_questions_to_a_training_that_is_over(hub: ScriptedHub) -> None:
@@ -185,7 +185,7 @@ def test_who_has_detached_is_not_there(hub: ScriptedHub, debug: Debug) -> None:
 def test_several_trainings(hub: ScriptedHub, debug: Debug) -> None:
     """They are listed; without a name none is guessed, and parts of a name are enough."""
     hub.others = [other(hub, "day", 0, "k1"), other(hub, "day", 1, "k2")]
-    assert "give --run NAME: night/mlp, day" in debug_code(hub, ["where"], 2)
+    assert "choose one with --run NAME: night/mlp, day" in debug_code(hub, ["where"], 2)
     shown = debug_ok(hub, ["--run", "night", "-c", "sessions", "use 1", "use day 1", "use mlp"])
     assert "day, rank" not in shown
     assert [[KEY], ["k1"], ["k2"], [KEY], []] == [each["sessions"] for each in hub.attended]
@@ -209,7 +209,7 @@ def test_no_training_at_all(hub: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -
     """One is waited for a moment; the sentence says how one is armed."""
     hub.is_gone = True
     monkeypatch.setattr(choice, "PATIENCE_SECS", 0.5)
-    assert "there is no training to debug: arm one by debugger=True" in debug_code(hub, ["where"], 2)
+    assert "there is no run to debug: start one with debugger=True" in debug_code(hub, ["where"], 2)
 
 
 def test_the_controls(hub: ScriptedHub, debug: Debug) -> None:

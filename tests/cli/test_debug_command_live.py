@@ -193,7 +193,9 @@ def test_the_first_batch_before_it_comes(home: Home, tmp_path: Path) -> None:
             check=True,
         )
         before, _, after = ran.stdout.partition("you stepped to here")
-        assert "given nothing yet: that comes with the next step (`step layer` goes to its first" in before
+        assert (
+            "had no input yet. It gets its first with the next step (`step layer` goes to its first" in before
+        )
         assert re.search(r"input +batch:0 +float32 +\[5, 6\]", after)
 
 
@@ -208,8 +210,8 @@ def test_the_training_ends_while_it_is_waited_for(home: Home, tmp_path: Path) ->
         terminal.press("wait\r")
         terminal.wait_for_output(r"Running, step \d+, loss")
         training.end()
-        terminal.wait_for_output("The training is over", PROMPT)
-        typed(terminal, "next", "over|no such training")
+        terminal.wait_for_output("The run is over", PROMPT)
+        typed(terminal, "next", "over|no longer available")
         terminal.press("\x04")
         assert 0 == terminal.end()
 
@@ -229,7 +231,7 @@ def test_a_tensorboard_that_is_started_again(home: Home, tmp_path: Path) -> None
                 typed(terminal, "pause", r"Paused in step \d+: you asked for it")
                 typed(terminal, "modules", "encoder")
                 terminal.press("quit\r")
-                terminal.wait_for_output("Let it run on")
+                terminal.wait_for_output("Let it continue")
                 terminal.press("\r")
                 assert 0 == terminal.end()
                 training.end()
@@ -237,7 +239,7 @@ def test_a_tensorboard_that_is_started_again(home: Home, tmp_path: Path) -> None
 
 def again(terminal: Terminal) -> bool:
     """Asks once more whenever the prompt is there."""
-    is_there = "   encoder " in terminal.written.rpartition("TensorBoard is there again")[2]
+    is_there = "   encoder " in terminal.written.rpartition("TensorBoard is back")[2]
     if not is_there and re.search(PROMPT, terminal.written):
         terminal.press("modules\r")
     return is_there

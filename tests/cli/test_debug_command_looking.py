@@ -92,7 +92,7 @@ def test_points(
         ("watch weight . size > 1", "'size' is no statistic"),
         ("watch weight . max", "> THRESHOLD"),
         ("watch weight . max > much", "'much' is no number"),
-        ("watch weight . nonfinite > 1", "needs no threshold"),
+        ("watch weight . nonfinite > 1", "takes no threshold"),
         ("watch 7 > 1", "There is no watchpoint 7"),
         ("break a b c", "invalid choice"),
         ("delete 3", "There is no breakpoint or watchpoint 3"),
@@ -170,7 +170,7 @@ def test_modules(debug: Debug) -> None:
     rows = debug("modules").splitlines()
     assert ["(the", "->", "encoder2"] == [row.split()[0] for row in rows[1:]]
     assert "encoder2" not in debug("modules -t Linear")
-    assert "no regular expression" in debug("modules -m '('", code=1)
+    assert "not a regular expression" in debug("modules -m '('", code=1)
 
 
 def test_tensors_in_the_order_wanted(hub: ScriptedHub, debug: Debug) -> None:

@@ -66,7 +66,7 @@ def test_it_says_where_it_is(terminal: Terminal) -> None:
     assert "Paused in step 4: you asked for it" in terminal.written
 
 
-@pytest.mark.parametrize(("run", "what"), [("day", "trainings"), ("night/mlp", "processes of this training")])
+@pytest.mark.parametrize(("run", "what"), [("day", "trainings"), ("night/mlp", "processes of this run")])
 def test_it_says_that_there_are_others(hub: ScriptedHub, tmp_path: Path, run: str, what: str) -> None:
     """Other runs, or other ranks of the same."""
     hub.others = [other(hub, run, 1, "k1")]
@@ -118,7 +118,7 @@ def test_tab_offers_nothing_harmful(terminal: Terminal, hub: ScriptedHub) -> Non
 def test_continue_shows_what_stops_it(terminal: Terminal, hub: ScriptedHub) -> None:
     """It waits, and the prompt comes back with the reason."""
     terminal.press("c\r")
-    terminal.wait_for_output("Running, step 4, loss 0.5; Ctrl-C pauses it")
+    terminal.wait_for_output("Running, step 4, loss 0.5. Ctrl-C pauses the run")
     hub.stop("watchpoint", "the loss is not finite", 2)
     terminal.wait_for_output("Paused in step 5: watchpoint 2 was hit: the loss is not finite", PROMPT)
 
@@ -127,7 +127,7 @@ def test_a_list_that_is_older_than_the_answer(terminal: Terminal, hub: ScriptedH
     """A training that goes on is not taken for paused because the hub has not heard of it yet."""
     hub.answers["continue"] = lambda _: {**hub.state, "status": "running"}
     terminal.press("c\r")
-    terminal.wait_for_output("Running, step 4, loss 0.5; Ctrl-C pauses it")
+    terminal.wait_for_output("Running, step 4, loss 0.5. Ctrl-C pauses the run")
     hub.stop()
     terminal.wait_for_output("Paused in step 5 because of breakpoint 1", PROMPT)
 
@@ -180,7 +180,7 @@ def test_leaving_lets_a_paused_training_run(
 ) -> None:
     """After a question; and the hub hears that nobody is there any more."""
     terminal.press(keys)
-    terminal.wait_for_output("Let it run on")
+    terminal.wait_for_output("Let it continue")
     terminal.press(answer)
     assert 0 == left(terminal)
     assert 1 == len(hub.asked("continue"))
@@ -190,10 +190,10 @@ def test_leaving_lets_a_paused_training_run(
 def test_leaving_may_leave_it_paused(terminal: Terminal, hub: ScriptedHub) -> None:
     """Or not happen at all."""
     terminal.press("quit\r")
-    terminal.wait_for_output("Let it run on")
+    terminal.wait_for_output("Let it continue")
     typed(terminal, "c")
     terminal.press("quit\r")
-    terminal.wait_until(lambda: terminal.written.count("Let it run on") == 2, "second question")
+    terminal.wait_until(lambda: terminal.written.count("Let it continue") == 2, "second question")
     terminal.press("n\r")
     assert 0 == left(terminal)
     assert [] == hub.asked("continue")
@@ -232,7 +232,7 @@ def test_the_first_training_is_waited_for(hub: ScriptedHub, tmp_path: Path) -> N
     """Who starts the debugger first need not start it again."""
     hub.is_gone = True
     with opened(hub, tmp_path) as terminal:
-        terminal.wait_for_output("no training to debug yet")
+        terminal.wait_for_output("no run to debug yet")
         hub.is_gone = False
         terminal.wait_for_output("Paused in step 4", PROMPT)
 
@@ -241,7 +241,7 @@ def test_ctrl_c_while_it_waits_for_a_training(hub: ScriptedHub, tmp_path: Path) 
     """There is nothing to pause: it ends."""
     hub.is_gone = True
     with opened(hub, tmp_path) as terminal:
-        terminal.wait_for_output("no training to debug yet")
+        terminal.wait_for_output("no run to debug yet")
         terminal.press("\x03")
         assert 130 == left(terminal)
 
@@ -251,7 +251,7 @@ def test_a_hub_that_is_started_again(terminal: Terminal, hub: ScriptedHub) -> No
     terminal.press("continue\r")
     terminal.wait_for_output("Running, step 4")
     hub.epoch, hub.is_gone = "second", True
-    terminal.wait_for_output("TensorBoard does not answer; waiting for it")
+    terminal.wait_for_output("TensorBoard does not answer. Waiting for it")
     hub.is_gone = False
     hub.stop()
     terminal.wait_for_output("Paused in step 5", PROMPT)
@@ -281,7 +281,7 @@ def test_the_end_of_the_training_while_it_is_waited_for(terminal: Terminal, hub:
     terminal.press("continue\r")
     terminal.wait_for_output("Running, step 4")
     hub.is_gone = True
-    terminal.wait_for_output("The training is over", PROMPT)
+    terminal.wait_for_output("The run is over", PROMPT)
     terminal.press("\x04")
     assert 0 == left(terminal)
     assert KEY == hub.attended[0]["sessions"][0]

@@ -109,7 +109,7 @@ def test_watching_can_be_switched_off_and_on(tmp_path: Path) -> None:
     assert ["second"] == [path.name for path in (tmp_path / "logs").iterdir()]
     assert "%netdebug: argument --every: invalid rate value: 'often'" in shown
     assert "%netdebug: unrecognized arguments: --speed 3" in shown
-    assert "%netdebug dance: there are show, on and off" in shown
+    assert "%netdebug dance is not a command; use show, on or off" in shown
     assert "Traceback" not in shown
 
 

@@ -124,7 +124,7 @@ def test_the_command_keeps_runs_apart_and_resumes_them(tmp_path: Path) -> None:
     assert list(range(6)) == Recorded(tmp_path / "runs/mine-2").steps
     nameless = python("-m", "tb_netdebug", "run", "--resume", "train.py", folder=tmp_path)
     assert (2, "") == (nameless.code, nameless.output)
-    assert "--resume needs the name of the run that is to go on: add --run NAME" in nameless.errors
+    assert "--resume needs the name of the run to continue: add --run NAME" in nameless.errors
 
 
 def test_a_run_has_one_identity_in_all_of_its_sessions(tmp_path: Path) -> None:

@@ -78,8 +78,10 @@ def test_a_process_forked_from_a_recording_says_that_it_is_not_recorded(tmp_path
     assert 0 == actual.code
     assert {"mine": list(range(4))} == runs_of(tmp_path)
     told = actual.errors + actual.closing
-    assert 1 == len(re.findall(r"NetDebug: process \d+ trains and is not recorded: it was forked", told))
-    assert 'Start it by the method "spawn", or call nd.watch in it.' in told
+    assert 1 == len(
+        re.findall(r"NetDebug: process \d+ trains but is not recorded, because it was forked", told)
+    )
+    assert 'Start it with the method "spawn", or call nd.watch in it.' in told
     assert "NetDebug: 4 steps recorded, verdict healthy." in told
 
 
@@ -100,7 +102,7 @@ def test_a_daemon_is_recorded_after_its_parent_has_ended(tmp_path: Path) -> None
         errors.seek(0)
         told = errors.read()
     assert {"mine": list(range(5))} == runs_of(tmp_path)
-    assert "this process goes on after the one that has started it, and is recorded in" in told
+    assert "this process still runs after the one that started it ended, and is recorded in" in told
     assert 1 == told.count("5 steps recorded, verdict healthy.")
 
 

@@ -158,7 +158,7 @@ def test_several_ranks(
     other = RecordedRun(logdir / "a", rank=1)
     other.add(3)
     other.close()
-    assert "2  shown is rank 0" in row(shown(capsys, logdir), "ranks")
+    assert "2  rank 0 is shown" in row(shown(capsys, logdir), "ranks")
 
 
 def test_runs_of_other_writers(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +193,7 @@ def test_nothing_heavy_is_imported(logdir: Path, run_python: Callable[..., str])
         (["nowhere"], "there is no folder nowhere. Give the logdir"),
         (["file"], "file is a file. Give the folder that it is in: ."),
         (["empty"], "there is no run in empty yet"),
-        ([".", "--run", "b"], "has no run of that name. There are: a"),
+        ([".", "--run", "b"], "has no run of that name. The runs are: a"),
         ([".", "--layers", "many"], "--layers"),
         ([], "LOGDIR|HOST:PORT"),
     ],

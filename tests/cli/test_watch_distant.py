@@ -124,7 +124,7 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_tensorboard_without_netdebug(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It says what to install where."""
     with TensorBoard("--logdir", str(logdir), preamble=LEAVE_OUT) as board:
-        assert "has no NetDebug: install it into the same Python" in refused(capsys, address(board))
+        assert "has no NetDebug: install it into TensorBoard's Python" in refused(capsys, address(board))
 
 
 class Other(BaseHTTPRequestHandler):
@@ -158,7 +158,7 @@ def test_another_program(capsys: pytest.CaptureFixture[str], answer: bytes) -> N
 
 @pytest.mark.parametrize("place", ["host:99999", "http://", "http://host:x/"])
 def test_what_is_no_address(capsys: pytest.CaptureFixture[str], place: str) -> None:
-    assert f"{place!r} is no address" in refused(capsys, place)
+    assert f"{place!r} is not an address" in refused(capsys, place)
 
 
 JSON = st.recursive(

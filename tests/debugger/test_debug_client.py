@@ -71,9 +71,9 @@ def test_nothing_listens() -> None:
 @pytest.mark.parametrize(
     ("reply", "sentence"),
     [
-        (b"SSH-2.0-OpenSSH_9\r\n", "speaks no HTTP"),
-        (b"HTTP/1.0 404 Not Found\r\nContent-Length: 2\r\n\r\nno", "is no TensorBoard"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n[]", "no JSON object"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "does not speak HTTP"),
+        (b"HTTP/1.0 404 Not Found\r\nContent-Length: 2\r\n\r\nno", "is not a TensorBoard"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n[]", "not a JSON object"),
     ],
 )
 def test_something_else_listens(reply: bytes, sentence: str) -> None:

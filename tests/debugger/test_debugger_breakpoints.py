@@ -96,9 +96,9 @@ def test_an_edit_keeps_number_and_hits() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"layer": "("}, "no regular expression"),
+        ({"layer": "("}, "not a regular expression"),
         ({"layer": "x" * 501}, "too long"),
-        ({"phase": "start"}, "does not stop at 'start'"),
+        ({"phase": "start"}, "cannot stop at 'start'"),
         ({"phase": OPTIMIZER, "layer": "fc"}, "leave out the layer"),
         ({"id": 7}, "There is no breakpoint 7."),
     ],
@@ -145,9 +145,9 @@ def test_patterns_that_would_take_for_ever(pattern: str) -> None:
         ("(a)?(?(1)b|c)", "a condition"),
         ("(a{100}){100}", "is too big"),
         ("((((a{9}){9}){9}){9}){9}", "is too big"),
-        ("x" * 501, "501 letters is too long"),
-        ("(" * 400, "no regular expression"),
-        ("a**", "no regular expression"),
+        ("x" * 501, "501 characters is too long"),
+        ("(" * 400, "not a regular expression"),
+        ("a**", "not a regular expression"),
     ],
 )
 def test_patterns_that_are_refused(pattern: str, sentence: str) -> None:

@@ -25,7 +25,7 @@ IMPATIENT = (
     "from tb_netdebug.debugger.hub import controls, hub\n"
     "controls.AWAY_SECS, hub.LEASE_SECS, hub.RENEW_SECS = 3.0, 4.0, 0.5\n"
 )
-GONE_ON = "nobody attends its debugger any more"
+GONE_ON = "nobody is attached to its debugger any more"
 
 
 @pytest.fixture(scope="module")

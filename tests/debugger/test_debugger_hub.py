@@ -344,7 +344,7 @@ def test_what_cannot_be_asked_reaches_nobody(wires: Wires) -> None:
         with pytest.raises(ArgumentError):
             called(wires.sessions, ANNA, wires.key(), verb, arguments)
     assert [] == session.asked
-    with pytest.raises(CallError, match="no such training"):
+    with pytest.raises(CallError, match="no longer available"):
         called(wires.sessions, ANNA, "elsewhere", "hits", {})
 
 
@@ -366,7 +366,7 @@ def test_a_training_that_does_not_answer(wires: Wires) -> None:
     """Nobody waits for ever, and so many questions wait at the same time."""
     wires.join(silent=("hits",))
     (entry,) = wires.sessions.claim(ANNA, wires.key(), steers=False)
-    with pytest.raises(CallError, match="has not answered") as error:
+    with pytest.raises(CallError, match="did not answer") as error:
         wires.sessions.answer(entry, wires.sessions.ask(entry, ANNA, "hits", {}), secs=0.0)
     assert "late" == error.value.kind
     assert {} == entry.calls

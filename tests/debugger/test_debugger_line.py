@@ -141,7 +141,7 @@ def test_a_killed_training_is_noticed(home: Home, logdir: Path) -> None:
             told = stream.until("debugger").data
         assert (key, False) == (told["key"], told["is_connected"])
         reply = page.post("debugger/call", session=key, verb="hits")
-        assert (422, "The training is not connected at the moment.") == (reply.status, reply.json()["error"])
+        assert (422, "The run is not connected at the moment.") == (reply.status, reply.json()["error"])
     wait_for(lambda: not home.agents())
 
 

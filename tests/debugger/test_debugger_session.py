@@ -77,7 +77,7 @@ def test_what_the_framework_cannot_do_is_said() -> None:
         rig.ask("pause")
         with pytest.raises(ClientError, match="leaves no place for hooks"):
             rig.ask("step", by="layer")
-        with pytest.raises(ClientError, match="Layers cannot be stopped at here"):
+        with pytest.raises(ClientError, match="This run cannot stop at layers"):
             rig.ask("set_breakpoint", layer="head")
         assert "paused" == rig.state["status"]
 
@@ -85,12 +85,12 @@ def test_what_the_framework_cannot_do_is_said() -> None:
 @pytest.mark.parametrize(
     ("verb", "arguments", "sentence"),
     [
-        ("step", {"by": "nothing"}, "by has to be one of"),
+        ("step", {"by": "nothing"}, "by must be one of"),
         ("step", {}, "step needs by"),
         ("jump", {}, "There is no verb 'jump'"),
         ("pause", {"now": True}, "pause has no argument 'now'"),
-        ("run_to", {}, "Run to what"),
-        ("run_to", {"layer": "("}, "no regular expression"),
+        ("run_to", {}, "Run to where"),
+        ("run_to", {"layer": "("}, "not a regular expression"),
         ("run_to", {"layer": r"(a)\1"}, "may take for ever"),
         ("step", {"by": "layer", "match": "(x{99}){99}"}, "is too big"),
         ("tensors", {"match": "(a)?(?(1)b|c)"}, "may take for ever"),
@@ -220,10 +220,10 @@ def test_a_pause_ends_when_nobody_attends_any_more() -> None:
         rig.clock.now += state["lease_secs"] - 1.0
         assert "paused" == rig.state["status"]
         rig.clock.now += 2.0
-        assert "nobody attends" in rig.wait_until("running")["note"]
+        assert "nobody is attached" in rig.wait_until("running")["note"]
         rig.attend()
         assert rig.ask("pause")["note"] is None
-        assert ["the training goes on: nobody attends its debugger any more."] == rig.said
+        assert ["the training goes on: nobody is attached to its debugger any more."] == rig.said
 
 
 def test_detached_it_stops_at_nothing() -> None:
@@ -274,7 +274,7 @@ def test_who_asked_in_the_program_is_waited_for_ten_minutes() -> None:
     rig.clock.now += 2.0
     held.join(20)
     assert not held.is_alive()
-    assert "nobody came" in rig.said[0]
+    assert "nobody attached" in rig.said[0]
     rig.session.close()
 
 

@@ -84,17 +84,17 @@ def test_the_slice_as_it_was_understood(text: str | None, expected: str) -> None
         ("[0, -5]", "no index -5 in dimension 1"),
         ("[0, 0, 0, 0]", "names 4 dimensions"),
         ("[..., ...]", "only once"),
-        ("[::-1]", "has to be positive"),
-        ("[::0]", "has to be positive"),
-        ("[None]", "no new dimensions"),
-        ("[np.newaxis]", "no new dimensions"),
-        ("[x]", "'x' is no part of a slice"),
-        ("[0,]", "'' is no part of a slice"),
-        ("[1.5]", "is no part"),
-        ("[0][1]", "is no part"),
-        ("[99999999999999999999]", "is no part"),
+        ("[::-1]", "must be positive"),
+        ("[::0]", "must be positive"),
+        ("[None]", "cannot make new dimensions"),
+        ("[np.newaxis]", "cannot make new dimensions"),
+        ("[x]", "'x' is not part of a slice"),
+        ("[0,]", "'' is not part of a slice"),
+        ("[1.5]", "is not part"),
+        ("[0][1]", "is not part"),
+        ("[99999999999999999999]", "is not part"),
         ("[" + "0," * 200 + "]", "too long"),
-        ("[__import__('os')]", "is no part"),
+        ("[__import__('os')]", "is not part"),
     ],
 )
 def test_slices_that_are_none(text: str, sentence: str) -> None:
@@ -194,7 +194,7 @@ def test_short_sides_stay_whole(shape: tuple[int, ...], expected: list[int]) -> 
     """A table of few columns is thinned in its rows alone; the notes say what was left out."""
     found = shown(np.zeros(shape, np.float32))
     assert expected == found["cells"]["shape"]
-    assert "Shown are 1 of" in found["notes"][0]
+    assert "One in " in found["notes"][0]
 
 
 @pytest.mark.parametrize("array", [np.array(3.5), np.empty((0, 4)), np.array([[1]]), np.empty((2, 0, 3))])
@@ -263,7 +263,7 @@ def test_nothing_before_and_another_shape() -> None:
     assert (None, None) == (without["previous"], without["difference"])
     assert "were not kept" in without["notes"][0]
     other = view(with_previous(now, np.zeros(3)), previous=True)
-    assert (None, ["In the step before it had the shape [3]."]) == (other["difference"], other["notes"])
+    assert (None, ["In the previous step, it had the shape [3]."]) == (other["difference"], other["notes"])
 
 
 # ---- files ------------------------------------------------------------------------------------------------

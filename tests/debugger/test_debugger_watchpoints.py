@@ -336,7 +336,7 @@ def test_pairs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     watchpoints = above("weight", "max", 0)
     hits = hit_in_batch(watchpoints, bench_of(weight={name: [1.0] for name in "abcde"}), 0)
     assert 3 == len(hits)
-    assert "leaves some out" in watchpoints.as_list()[0]["complaint"]
+    assert "some are left out" in watchpoints.as_list()[0]["complaint"]
 
 
 # ---- recheck ----------------------------------------------------------------------------------------------
@@ -379,9 +379,9 @@ def test_complaints() -> None:
     for step in range(3):
         hit_in_batch(watchpoints, bench, step)
     assert [
-        "'encoder' is found in the name of no weight; there is weight:fc.weight, say.",
-        "No state has come within reach yet.",
-        "Of weight:fc.weight the values of the step before are not kept.",
+        "'encoder' matches no weight; one of the names is weight:fc.weight.",
+        "No state has been seen yet.",
+        "The previous step's values of weight:fc.weight are not kept.",
         None,
     ] == [each["complaint"] for each in watchpoints.as_list()]
 
@@ -403,15 +403,15 @@ def test_a_complaint_goes_with_its_reason() -> None:
         ({"kind": "planet"}, "'planet' cannot be watched"),
         ({"statistic": "median"}, "no statistic 'median'"),
         ({"comparison": "="}, "not '='"),
-        ({"comparison": "is"}, "goes with the comparison 'is'"),
-        ({"statistic": "nonfinite"}, "goes with the comparison 'is'"),
-        ({"statistic": "nonfinite", "comparison": "is"}, "has no threshold"),
-        ({"threshold": None}, "has to be a number"),
-        ({"threshold": math.nan}, "has to be a number"),
-        ({"tensors": "["}, "no regular expression"),
+        ({"comparison": "is"}, "takes the comparison 'is'"),
+        ({"statistic": "nonfinite"}, "takes the comparison 'is'"),
+        ({"statistic": "nonfinite", "comparison": "is"}, "takes no threshold"),
+        ({"threshold": None}, "must be a number"),
+        ({"threshold": math.nan}, "must be a number"),
+        ({"tensors": "["}, "not a regular expression"),
         ({"tensors": r"(a)\1"}, "may take for ever"),
-        ({"kind": "scalar", "statistic": "change"}, "Of scalar the step before"),
-        ({"kind": "update", "statistic": "change"}, "Of update the step before"),
+        ({"kind": "scalar", "statistic": "change"}, "The previous step of scalar"),
+        ({"kind": "update", "statistic": "change"}, "The previous step of update"),
         ({"id": 3}, "There is no watchpoint 3."),
     ],
 )

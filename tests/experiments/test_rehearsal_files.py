@@ -212,7 +212,7 @@ def test_a_daemon_stays_inside_and_is_ended(
     assert not psutil.pid_exists(pid)
     assert before == digest(place)
     assert [str(pid)] == [each.rpartition("(")[2].rstrip(")") for each in report.ended]
-    assert any("were ended" in each for each in report.sentences())
+    assert any("were killed" in each for each in report.sentences())
 
 
 @pytest.mark.parametrize("level", ALL_LEVELS)
@@ -244,7 +244,7 @@ def test_connections_are_left_alone_and_named(level: str, run: Callable[[str, st
         with connection:
             assert b"hello" == connection.recv(100)
     assert [f"127.0.0.1:{port}"] == report.connections
-    assert f"Network connections were not held back: 127.0.0.1:{port}." in list(report.sentences())
+    assert f"Network connections were not confined: 127.0.0.1:{port}." in list(report.sentences())
 
 
 WAITING = """
@@ -416,4 +416,4 @@ def test_what_is_waited_for_is_said_and_what_does_not_end_is_killed(run_python: 
     assert ["netdebug: the batch has not ended", "netdebug: train.py has made no step"] == sorted(
         {each.partition(" after ")[0] for each in words}
     )
-    assert "-9 It did not end when it was told to, and was killed." == last
+    assert "-9 It did not end when asked to, and was killed." == last

@@ -94,18 +94,18 @@ def test_a_training_script_gives_its_callable(words: Sequence[str], runs: int, f
     [
         (
             ("--model", "tr.py:late"),
-            "--model tr.py:late: tr.py was ended before its first optimizer step (tr.py:24), and late is not "
-            "defined by then; define it above that line, or in a file that does not train",
+            "--model tr.py:late: tr.py was stopped before its first optimizer step (tr.py:24), and had not "
+            "defined late by then; define it above that line, or in a file that does not train",
         ),
         (
             ("--model", "tr.py:make", "--loss", "tr.py:late"),
-            "--loss tr.py:late: tr.py was ended before its first optimizer step (tr.py:24), and late is not",
+            "--loss tr.py:late: tr.py was stopped before its first optimizer step (tr.py:24), and had not",
         ),
         (
             ("--model", "net.py:trained"),
-            "--model net.py:trained trains: it was ended before its first optimizer step (net.py:24)",
+            "--model net.py:trained trains: it was stopped before its first optimizer step (net.py:24)",
         ),
-        (("--model", "tr.py:nn"), "--model tr.py:nn is no callable: nn is module"),
+        (("--model", "tr.py:nn"), "--model tr.py:nn is not callable: nn is of type module"),
     ],
 )
 def test_what_is_not_there_when_training_begins(words: Sequence[str], sentence: str, folder: Path) -> None:
@@ -118,8 +118,8 @@ def test_what_is_not_there_when_training_begins(words: Sequence[str], sentence: 
 @pytest.mark.parametrize(
     ("options", "value", "why"),
     [
-        (["--backward"], float("nan"), "the forward pass has NaN or infinities before it gets there"),
-        ([], 1.0, "only --backward (backward=True) goes so far"),
+        (["--backward"], float("nan"), "the forward pass has NaN or infinities before that point"),
+        ([], 1.0, "only --backward (backward=True) goes that far"),
     ],
 )
 def test_a_loss_that_is_not_called(
@@ -142,8 +142,8 @@ def test_a_loss_that_is_not_called(
         (
             "labelled_loss",
             2,
-            "--loss net.py:labelled_loss cannot be called with the model's output alone, which is all it "
-            "gets: TypeError: labelled_loss() missing 1 required positional argument: 'labels' (net.py:13)",
+            "--loss net.py:labelled_loss cannot be called with the model's output as its only argument: "
+            "TypeError: labelled_loss() missing 1 required positional argument: 'labels' (net.py:13)",
         ),
         (
             "inner_loss",
@@ -151,7 +151,7 @@ def test_a_loss_that_is_not_called(
             "The step failed: TypeError: labelled_loss() missing 1 required positional argument: 'labels' "
             "(net.py:17).",
         ),
-        ("make", 2, "--loss net.py:make cannot be called with the model's output alone"),
+        ("make", 2, "--loss net.py:make cannot be called with the model's output as its only argument"),
         ("repr", 2, "--loss net.py:repr returned str, not a tensor, as the loss"),
     ],
 )

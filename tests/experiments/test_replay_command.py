@@ -79,7 +79,7 @@ def test_what_is_inside(trained: Path, capsys: pytest.CaptureFixture[str]) -> No
         "step",
         "the model(float32[3, 4], scale=2.0)",
         "4 tensors, 0.0001 MB",
-        "The first NaN is made in Net (Net (own code)) by log, net.py:11, from finite inputs.",
+        "The first NaN is produced in Net (Net (own code)) by log, net.py:11, from finite inputs.",
         "To run the batch again",
     ):
         assert text in shown
@@ -192,10 +192,10 @@ def test_hostile_and_damaged_files(trained: Path, capsys: pytest.CaptureFixture[
     for name in ("hostile", "pickle", "half", "empty", "text"):
         assert "cannot be read as a capsule" in refused([f"{name}.pt"], capsys), name
     for name in ("other", "list"):
-        assert "no capsule of NetDebug" in refused([f"{name}.pt"], capsys), name
+        assert "not a NetDebug capsule" in refused([f"{name}.pt"], capsys), name
     assert "newer NetDebug" in refused(["newer.pt"], capsys)
     assert "'calls' is missing" in refused(["calls.pt"], capsys)
-    assert "not complete" in refused(["call.pt"], capsys)
+    assert "incomplete" in refused(["call.pt"], capsys)
     assert "there is no file nowhere.pt" in refused(["nowhere.pt"], capsys)
     assert not Path("was-run").exists()
 
@@ -213,7 +213,7 @@ def test_a_hostile_text_is_shown_harmlessly(trained: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--model", "net"], "give MODULE:CALLABLE"),
+        (["--model", "net"], "expected MODULE:CALLABLE"),
         (["--model", "net:nothing"], "has no attribute 'nothing'"),
         (["--model", "net:fail"], "ValueError: no model today"),
         (["--model", "nonet:make"], "ModuleNotFoundError"),
@@ -232,7 +232,7 @@ def test_a_capsule_without_weights(trained: Path) -> None:
 
     content = torch.load(CAPSULE, weights_only=True)
     torch.save({**content, "models": {}}, "small.pt")
-    assert ["the capsule holds no weights: those that the model was built with are used"] == nd.replay(
+    assert ["the capsule holds no weights; the replay uses those that the model was built with"] == nd.replay(
         "small.pt", net.Net()
     ).notes
     torch.save({**content, "calls": [], "left_out": ["the batch: more than 1 MiB in all"]}, "smaller.pt")

@@ -96,8 +96,8 @@ def replay(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_it_is_paused_before_the_step(replay: Replay) -> None:
     """What the capsule says of itself, where backward begins, and where the step is."""
     shown = replay("where")
-    assert "The first NaN is made in Net" in shown
-    assert "backward begins at the sum of the model's outputs" in shown
+    assert "The first NaN is produced in Net" in shown
+    assert "The backward pass begins at the sum of the model's outputs" in shown
     assert "Paused in step 0: before the step that the capsule holds" in shown
     assert "threading.py" not in shown
 
@@ -128,7 +128,7 @@ def test_forward_and_backward(replay: Replay) -> None:
         place.removeprefix("forward, ") for place in places if place.startswith("forward, before")
     ]
     assert any(place.startswith("backward, after") for place in places)
-    assert "Note: The step is over; `continue` or `restart` goes back to its beginning." in shown
+    assert "Note: The step is over. `continue` or `restart` goes back to its beginning." in shown
     assert "gradient:last.weight  float32[1, 4]" in shown
 
 
@@ -154,7 +154,7 @@ def test_a_loss_of_ones_own(replay: Replay) -> None:
         "print loss:backward -s",
         words=("--loss", "net.py:loss", "--model", "net.py:make"),
     )
-    assert "Backward begins at the loss of --loss." in shown
+    assert "The backward pass begins at the loss that --loss computes." in shown
     assert "loss:backward  float32[]" in shown
 
 
@@ -168,8 +168,9 @@ def test_a_step_that_fails(replay: Replay) -> None:
 def test_a_loss_that_does_not_fit(replay: Replay) -> None:
     """In the words of the table; the class of our own error is no part of them."""
     shown = replay("delete all", "continue", words=("--loss", "net.py:make", "--model", "net.py:make"))
-    assert "The step failed: --loss net.py:make cannot be called with the model's output alone" in " ".join(
-        shown.split()
+    assert (
+        "The step failed: --loss net.py:make cannot be called with the model's output as its only argument"
+        in " ".join(shown.split())
     )
     assert "UserMistake" not in shown
 
@@ -188,7 +189,7 @@ def test_operations_of_the_step(replay: Replay) -> None:
             ("--model", "net.py:make", "--loss", "net.py:nothing"),
             "--loss net.py:nothing: net.py has no attribute",
         ),
-        (("--model", "net.py:make", "--loss", "loss"), "give MODULE:CALLABLE"),
+        (("--model", "net.py:make", "--loss", "loss"), "expected MODULE:CALLABLE"),
     ],
 )
 def test_mistakes_are_said_before_it_opens(replay: Replay, words: tuple[str, ...], sentence: str) -> None:
@@ -221,7 +222,7 @@ def test_a_person_at_a_terminal_gets_the_debugger(folder: Path, tmp_path: Path) 
         terminal.wait_for_output(r"12 values", r"\(netdebug\) $")
         terminal.press("\x04")
         assert 0 == terminal.end()
-        assert "Let it run on" not in terminal.written
+        assert "Let it continue" not in terminal.written
         assert b"Traceback" not in terminal.output
 
 

@@ -72,7 +72,7 @@ while True:
 MISTAKES = {
     "raises.py": ("[][1]", "raises.py ended before its first optimizer step: IndexError"),
     "leaves.py": ("import os; os._exit(9)", "leaves.py ended the process itself (exit status 9)"),
-    "nothing.py": ("x = 1", "no model of torch was seen in nothing.py, which ended without an optimizer"),
+    "nothing.py": ("x = 1", "no torch model was seen in nothing.py, which ended without an optimizer"),
 }
 
 
@@ -114,7 +114,7 @@ def test_a_script_without_a_word_of_ours(words: list[str], folder: Path) -> None
     assert "from finite inputs." == " ".join(ran.stdout.split())[-19:]
     assert ["first", "(Linear)", "float32[3,", "4]"] in [line.split()[:4] for line in ran.stdout.splitlines()]
     assert before == digest(folder)
-    assert "netdebug: Writes were held by the kernel (an overlay over every file system)." in ran.stderr
+    assert "netdebug: Writes were confined by the kernel (an overlay over every file system)." in ran.stderr
     (written,) = [line for line in ran.stderr.splitlines() if "Written to a temporary copy" in line]
     assert ["atexit.txt", "ckpt.pt", "log.txt"] == [
         Path(each.rstrip(".")).name
@@ -129,7 +129,7 @@ def test_a_script_that_catches_everything(folder: Path) -> None:
     assert 1 == ran.returncode, ran.stderr
     assert "STEPPED" not in ran.stdout
     assert ran.stdout.rstrip().endswith("from finite inputs.")
-    assert "stubborn.py does not end when it is told to" in ran.stderr
+    assert "stubborn.py does not end when asked to" in ran.stderr
     assert before == digest(folder)
 
 
@@ -138,14 +138,14 @@ def test_a_script_that_is_not_stopped(folder: Path) -> None:
     (folder / "steps_by_itself.py").write_text(SCRIPT.replace("optimizer.step()", "pass"))
     ran = netdebug(folder, ["replay", CAPSULE, "steps_by_itself.py", "--lr", "1"])
     assert 1 == ran.returncode, ran.stderr
-    assert "netdebug: steps_by_itself.py ran to its end: it made no optimizer step.\n" in ran.stderr
+    assert "netdebug: steps_by_itself.py ran to its end without an optimizer step.\n" in ran.stderr
     endless = "\nwhile True:\n    torch.autograd.grad(model(torch.ones(3, 4)).mean(), model.first.bias)\n"
     (folder / "endless.py").write_text(SCRIPT.partition("for step in range(3):")[0] + endless)
     ran = netdebug(folder, ["replay", CAPSULE, "endless.py", "--lr", "1"])
     assert 1 == ran.returncode, ran.stderr
     assert (
-        "netdebug: endless.py was ended (endless.py:25) after 1000 backward passes without an optimizer "
-        "step: if it trains, it was not seen how.\n"
+        "netdebug: endless.py was stopped (endless.py:25) after 1000 backward passes without an optimizer "
+        "step. If it trains, NetDebug did not see how.\n"
     ) in ran.stderr
     ordinary = netdebug(folder, ["replay", CAPSULE, "train.py", "--lr", "1"])
     assert "to its end" not in ordinary.stderr
@@ -163,8 +163,8 @@ def test_scripts_without_a_first_step(name: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--model", "net:make", CAPSULE, "train.py"], "either a SCRIPT or --model"),
-        ([CAPSULE, "-m"], "which module?"),
+        (["--model", "net:make", CAPSULE, "train.py"], "either SCRIPT or --model"),
+        ([CAPSULE, "-m"], "MODULE is missing"),
     ],
 )
 def test_mistakes_that_start_nothing(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,8 +271,8 @@ def capsule_of(model: nn.Module, path: Path, **other: Any) -> str:
 @pytest.mark.parametrize(
     ("fact", "told", "advice"),
     [
-        ('{"kind": "NaN", "what": "output", "where": "0"}', "saw NaN in", "outside the weights"),
-        ('{"kind": "Inf", "what": "output", "where": "0"}', "saw an infinity in", "outside the weights"),
+        ('{"kind": "NaN", "what": "output", "where": "0"}', "saw NaN in", "other than the weights"),
+        ('{"kind": "Inf", "what": "output", "where": "0"}', "saw an infinity in", "other than the weights"),
         ('{"kind": "NaN", "what": "loss"}', "saw NaN in", "Try: --backward"),
     ],
 )  # fmt: skip
@@ -289,7 +289,7 @@ def test_a_capsule_that_does_not_come_again(
     path = capsule_of(nn.Linear(3, 2), tmp_path, first_nonfinite=fact)
     assert 0 == replay_here(["--model", f"net{hash(fact)}.py:make", path])
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"Everything was finite here, but the training {told} this step. The capsule says: The" in shown
+    assert f"Everything was finite here, but the training {told} this step. The capsule records: The" in shown
     assert advice in shown
 
 

@@ -87,7 +87,7 @@ def test_after_many_faults_nothing_is_looked_at(logdir: Path) -> None:
         losses, _ = losses_of(MOST_FAULTS + 10, logdir)
     assert expected == losses
     assert 2 == len(told)
-    assert f"That is the {MOST_FAULTS}th time" in told[1]
+    assert f"After {MOST_FAULTS} such failures" in told[1]
     found = Recorded(logdir / "run")
     assert expected == found.series("loss")
     assert list(range(MOST_FAULTS - 1)) == list(found.samples(Kind.ACTIVATION, "body.4"))

@@ -239,4 +239,4 @@ def test_a_closed_output_is_reported_once(logdir: Path) -> None:
             optimizer.step()
             monitor.step(loss=loss)
     assert {} == dict(CALLED)
-    assert ["NetDebug: the output of 0 is not watched: a Lazy can only be opened by code of its own."] == told
+    assert ["NetDebug: the output of 0 is not watched: a Lazy can only be opened by its own code."] == told

@@ -136,7 +136,7 @@ def test_one_that_waits_is_given_up() -> None:
     question = Question(lambda: {"got": queue.Queue().get()}, most_secs=0.2)
     (pid,) = (each.pid for each in psutil.Process().children())
     assert None is question.answer(ENOUGH_SECS)
-    assert "running it again took too long" == question.why_not
+    assert "repeating it took too long" == question.why_not
     assert not psutil.pid_exists(pid)
 
 

@@ -176,7 +176,7 @@ class ScriptedHub:
     def call(self, body: dict[str, Any]) -> dict[str, Any]:
         verb, arguments = body["verb"], body["arguments"]
         if self.is_gone or body["session"] != KEY:
-            raise RefusedError(404, "There is no such training any more.")
+            raise RefusedError(404, "This run is no longer available.")
         with self.changed:
             self.calls.append((verb, arguments))
             self.changed.notify_all()

@@ -200,7 +200,7 @@ def test_options_that_the_scripts_own_watch_replaces_are_named(
     assert watched.stands_aside
     said = capsys.readouterr().err
     expected = (
-        "NetDebug: the script watches itself, which replaces `netdebug run`; not used: "
-        f"{unused}. In the script: nd.watch(..., {instead}...).\n"
+        "NetDebug: the script calls nd.watch itself, which replaces `netdebug run`. Ignored: "
+        f"{unused}. Set them in the script: nd.watch(..., {instead}...).\n"
     )
     assert (expected if unused else "") == said

@@ -104,7 +104,7 @@ def test_a_mistake_of_ours_is_one_sentence(
     finally:
         watched.close()
     told = capsys.readouterr().err
-    assert "NetDebug failed while looking at a call: LookupError: not today. The script goes on" in told
+    assert "NetDebug failed while looking at a call: LookupError: not today. The script continues" in told
     assert 1 == told.count("NetDebug failed")
 
 

@@ -211,8 +211,11 @@ def test_a_training_that_begins_with_nan_is_recorded(logdir: Path, way: str) -> 
     [
         ("saliency", "nothing was trained: backward() was called, and no parameter changed after it."),
         ("adversarial", "tensors were changed along their gradients, but they are inputs of a network"),
-        ("checkpoints", "or not along their gradients. If that is a training, nd.watch and monitor.step"),
-        ("taken", "gradients were taken by torch.autograd.grad, and what was done with them cannot be seen"),
+        ("checkpoints", "or not along their gradients. If that was training, nd.watch and monitor.step"),
+        (
+            "taken",
+            "gradients were computed with torch.autograd.grad, and NetDebug cannot see what was done",
+        ),
     ],
 )
 def test_what_is_no_training_or_cannot_be_seen_is_told(tmp_path: Path, way: str, told: str) -> None:

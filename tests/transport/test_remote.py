@@ -210,7 +210,7 @@ def test_a_refused_token_is_said(
     with open(f"/proc/{home.agent()}/cmdline") as file:  # noqa: PTH123
         assert "another-token" not in file.read()
     told = heard(capfd)
-    assert f"nothing is sent to the collector at {collector.address}: The token is missing or not" in told
+    assert f"nothing is sent to the collector at {collector.address}: The token is missing or wrong" in told
     assert "another-token" not in told + home.logs()
 
 
@@ -250,7 +250,7 @@ def test_netdebug_run_says_when_nobody_listened(home: Home, tmp_path: Path) -> N
         assert f"--listen :{port}`" in told
         (run,) = (path.parent for path in kept.glob("**/mine/*.netdebug"))
         shown = run.relative_to(tmp_path / "work") if options else run
-        assert f"The records are in {shown}. They are sent as soon as one answers" in told
+        assert f"The records are in {shown}. They are sent as soon as a collector answers" in told
         assert list(range(20)) == Recorded(run).steps
 
 
@@ -262,7 +262,7 @@ def test_netdebug_run_says_when_it_was_refused(
     words = ("-m", "tb_netdebug", "run", "--remote", collector.address, "--run", "mine", "-")
     ran = program(home, tmp_path / "work", *words, text=PLAIN_PROGRAM)
     assert "Sent to" not in ran.stderr
-    assert f"Nothing was sent. The collector at {collector.address} did not take the records" in ran.stderr
+    assert f"Nothing was sent. The collector at {collector.address} refused the records" in ran.stderr
     assert "No collector is running" not in ran.stderr
 
 
@@ -386,7 +386,7 @@ def test_a_bad_address_ends_netdebug_run_before_the_script(home: Home, tmp_path:
         ran = program(home, tmp_path, "-m", "tb_netdebug", "run", *words, "-", text="print(1)", remote=remote)
         assert 2 == ran.returncode
         assert "" == ran.stdout
-        assert "'nowhere' is no address" in ran.stderr
+        assert "'nowhere' is not an address" in ran.stderr
 
 
 def test_callbacks_take_it_too(monkeypatch: pytest.MonkeyPatch) -> None:

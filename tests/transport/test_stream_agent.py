@@ -48,7 +48,7 @@ def test_a_run_arrives_while_it_goes_on_and_whole(
         wait_for(lambda: not home.agents())
     assert contents(here) == contents(there)
     assert [] == home.notes()
-    assert "The training ended well: it closed its recording." == seen(there)[-1].ending.sentence  # type: ignore[union-attr]
+    assert "The training ended normally and closed its recording." == seen(there)[-1].ending.sentence  # type: ignore[union-attr]
 
 
 def test_ranks_of_a_host_share_an_agent(home: Home, collector: CollectorProcess, tmp_path: Path) -> None:

@@ -73,6 +73,6 @@ def test_a_folder_that_others_could_write_to(runtime: Path) -> None:
         discovery.publish(6007, SECRET, "/logs")
     runtime.rmdir()
     runtime.symlink_to(runtime.parent)
-    with pytest.raises(OSError, match="no folder"):
+    with pytest.raises(OSError, match="not a folder"):
         discovery.publish(6007, SECRET, "/logs")
     assert [] == list(runtime.parent.rglob("*.json"))

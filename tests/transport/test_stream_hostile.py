@@ -128,7 +128,7 @@ def test_streams_that_say_nothing(both: tuple[CollectorProcess, Peer]) -> None:
     """Without a Hello a stream ends soon, and so does a connection without a stream."""
     collector, peer = both
     code, sentence = peer.stream(collector.address).end()
-    assert ("INVALID_ARGUMENT", "No Hello came.") == (code, sentence)
+    assert ("INVALID_ARGUMENT", "No Hello arrived.") == (code, sentence)
     with socket.create_connection(("127.0.0.1", collector.port)) as silent:
         silent.settimeout(60)
         while silent.recv(1000):

@@ -129,7 +129,7 @@ def test_a_private_folder_is_really_private(tmp_path: Path, kind: str) -> None:
         path.symlink_to(made_private(tmp_path / "elsewhere"))
     else:
         path.mkdir(mode=0o750)
-    with pytest.raises(PermissionError, match="NetDebug puts nothing there"):
+    with pytest.raises(PermissionError, match="NetDebug does not use it"):
         made_private(path)
 
 

@@ -81,8 +81,13 @@ def test_a_newer_version_says_to_upgrade() -> None:
 @pytest.mark.parametrize(
     ("goodbye", "status", "oom", "expected"),
     [
-        (WELL, None, False, (True, None, None, False, "The training ended well: it closed its recording.")),
-        (WELL, 0, False, (True, 0, None, False, "The training ended well: it closed its recording.")),
+        (
+            WELL,
+            None,
+            False,
+            (True, None, None, False, "The training ended normally and closed its recording."),
+        ),
+        (WELL, 0, False, (True, 0, None, False, "The training ended normally and closed its recording.")),
         (WELL, 0x100, False, (False, 1, None, False, "The program ended with exit code 1.")),
         (WELL, 15, False, (False, None, 15, False, "killed by SIGTERM after it had closed its recording.")),
         (pb.Goodbye(error="OSError"), 0x100, False, (False, 1, None, False, "1 because of an OSError.")),
@@ -90,15 +95,15 @@ def test_a_newer_version_says_to_upgrade() -> None:
             pb.Goodbye(error="KeyboardInterrupt"),
             2,
             False,
-            (False, None, 2, False, "The program was interrupted by hand (KeyboardInterrupt)"),
+            (False, None, 2, False, "The program was interrupted (KeyboardInterrupt)"),
         ),
         (None, 0, False, (False, 0, None, False, "exit code 0, without closing its recording")),
         (None, 0x300, False, (False, 3, None, False, "exit code 3, without closing its recording.")),
         (None, 11, True, (False, None, 11, False, "killed by SIGSEGV in the middle of the training.")),
-        (None, 9, False, (False, None, 9, False, "Who sent it cannot be seen")),
-        (None, 9, True, (False, None, 9, True, "it most likely was this one.")),
-        (None, None, False, (False, None, None, False, "how it ended cannot be seen.")),
-        (None, None, True, (False, None, None, False, "it may have been this.")),
+        (None, 9, False, (False, None, 9, False, "The sender of the signal is unknown")),
+        (None, 9, True, (False, None, 9, True, "most likely this one.")),
+        (None, None, False, (False, None, None, False, "how it ended is unknown.")),
+        (None, None, True, (False, None, None, False, "possibly this one.")),
     ],
 )
 def test_the_sentence_claims_no_more_than_was_seen(

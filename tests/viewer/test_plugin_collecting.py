@@ -114,7 +114,7 @@ def taken() -> Any:
 def test_a_port_that_is_taken_is_said(logdir: Path, taken: int) -> None:
     """TensorBoard goes on, and the page tells."""
     with TensorBoard("--logdir", str(logdir), "--netdebug_listen", f"127.0.0.1:{taken}") as board:
-        assert f"Port {taken} is taken" in collector(board)["trouble"]
+        assert f"Port {taken} is used" in collector(board)["trouble"]
         (complaint,) = board.json("runs")["complaints"]
         assert collector(board)["trouble"] == complaint
 
@@ -144,9 +144,9 @@ def trouble(roots: list[Root], flags: ServerFlags) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (ServerFlags(listen="nonsense"), "'nonsense' is no address"),
+        (ServerFlags(listen="nonsense"), "'nonsense' is not an address"),
         (ServerFlags(listen="0.0.0.0:0"), "netdebug token --tls"),
-        (ServerFlags(listen=":0", tls_cert="/nowhere.pem"), "need each other"),
+        (ServerFlags(listen=":0", tls_cert="/nowhere.pem"), "must be given together"),
         (
             ServerFlags(listen=":0", tls_cert="/nowhere.pem", tls_key="/nowhere"),
             "/nowhere.pem cannot be read",
@@ -167,7 +167,7 @@ def test_a_token_with_white_space_is_said(logdir: Path, tmp_path: Path) -> None:
     file.chmod(0o600)
     with TensorBoard("--logdir", str(logdir), "--netdebug_token_file", str(file)) as board:
         board.get("runs")
-        board.wait_for_log("holds no token: it has white space in it \\(character 4\\)")
+        board.wait_for_log("does not hold a token: it contains white space \\(character 4\\)")
         told = board.json("runs")
         assert "two words" not in board.log
     assert "white space" in told["collector"]["trouble"]

@@ -136,7 +136,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], int, str]] = {
     "a short client": ("debugger/call", {**CALL, "client": "a"}, 400, "client"),
     "a client with a break": ("debugger/call", {**CALL, "client": "a" * 20 + "\n"}, 400, "client"),
     "no session": ("debugger/call", {**CALL, "session": None}, 400, "session"),
-    "an unknown session": ("debugger/call", {**CALL, "session": "gone"}, 404, "no such training"),
+    "an unknown session": ("debugger/call", {**CALL, "session": "gone"}, 404, "no longer available"),
     "a session that is a list": ("debugger/call", {**CALL, "session": []}, 400, "session"),
     "an unknown verb": ("debugger/call", {**CALL, "verb": "exec"}, 400, "exec"),
     "arguments that are none": ("debugger/call", {**CALL, "arguments": [1]}, 400, "arguments"),
@@ -146,9 +146,9 @@ CALLS: dict[str, tuple[str, dict[str, Any], int, str]] = {
     "a refusal": ("debugger/call", {"verb": "remove_breakpoint", "arguments": {"id": 7}}, 422, "7"),
     "sessions that are none": ("debugger/attend", {**ATTEND, "sessions": "x"}, 400, "sessions"),
     "a key that is none": ("debugger/attend", {**ATTEND, "sessions": [1]}, 400, "sessions"),
-    "taking nothing": ("debugger/attend", {**ATTEND, "take": "gone"}, 404, "no such training"),
+    "taking nothing": ("debugger/attend", {**ATTEND, "take": "gone"}, 404, "no longer available"),
     "a label that is none": ("debugger/attend", {**ATTEND, "label": 7}, 400, "label"),
-    "a tensor of nobody": ("debugger/tensor", {**TENSOR, "session": "gone"}, 404, "no such training"),
+    "a tensor of nobody": ("debugger/tensor", {**TENSOR, "session": "gone"}, 404, "no longer available"),
     "a tensor without a name": ("debugger/tensor", {}, 400, "name"),
 }  # fmt: skip
 

@@ -108,7 +108,7 @@ def test_from_another_machine(home: Home, logdir: Path, tmp_path: Path) -> None:
             for trainer in (right, wrong):
                 trainer.put(5)
             wait_for(wrong.notices)
-            assert "somebody answers in its place" in wrong.notices()[0]
+            assert "somebody else answers in its place" in wrong.notices()[0]
             assert [] == right.close()
     assert contents(tmp_path / "right") == contents(logdir / "right")
     assert not (logdir / "wrong").exists()

@@ -354,7 +354,7 @@ def test_a_mistake_of_ours_is_told_and_logged(
 def test_without_a_logdir_the_list_says_so(browse: Callable[..., Browser]) -> None:
     """TensorBoard allows other sources of data than a logdir."""
     listed = browse(logdir=None).json("runs")
-    assert ([], ["TensorBoard was started without --logdir, so there is nothing to look at."]) == (
+    assert ([], ["TensorBoard was started without --logdir, so there are no runs to show."]) == (
         listed["runs"], listed["complaints"],
     )  # fmt: skip
 

@@ -83,7 +83,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_what_has_no_json_is_refused() -> None:
     """An object that slipped in is a mistake to be found here and not in the browser."""
-    with pytest.raises(TypeError, match="no JSON for object"):
+    with pytest.raises(TypeError, match="object cannot be written as JSON"):
         encoded({"a": object()})
 
 

@@ -14,7 +14,7 @@ from tb_netdebug.debugger.client.client import Client, ClientError, ListedTraini
 from tb_netdebug.debugger.client.http_client import HttpClient
 from tb_netdebug.debugger.client.hub_address import HubAddress
 
-HOW_TO_ARM = "arm one by debugger=True in nd.watch, or by netdebug run --debugger"
+HOW_TO_ARM = "start one with debugger=True in nd.watch, or with netdebug run --debugger"
 MOST_LISTED = 10
 # An armed run looks for a TensorBoard every three seconds; this gives it two chances.
 PATIENCE_SECS = 8.0
@@ -36,11 +36,11 @@ def address_of_hub(given: str | None) -> tuple[HubAddress, str]:
         found = [board for board in found if has_trainings(board.url)] or found
     if len(found) > 1:
         listed = ", ".join(f"{board.url} ({harmless(board.logdir)})" for board in found)
-        raise UserMistake(f"several TensorBoards run here; give the address of one: {listed}")
+        raise UserMistake(f"several TensorBoards are running here; give the address of one: {listed}")
     if found:
         return HubAddress.of(found[0].url), f"The TensorBoard of this machine: {found[0].url}"
     usual = f"http://localhost:{USUAL_PORT}"
-    return HubAddress.of(usual), f"No TensorBoard of yours has told of itself here; trying {usual}"
+    return HubAddress.of(usual), f"Found no running TensorBoard of yours on this machine; trying {usual}"
 
 
 def has_trainings(url: str) -> bool:
@@ -63,21 +63,21 @@ def choose_training(workspace: Workspace, *, run: str | None, rank: int | None) 
                 first_of(workspace.client, workspace) if workspace.is_interactive else soon(workspace.client)
             )
         if not found:
-            raise UserMistake(f"there is no training to debug: {HOW_TO_ARM}")
+            raise UserMistake(f"there is no run to debug: {HOW_TO_ARM}")
         workspace.choose(_chosen(found, run, rank, is_interactive=workspace.is_interactive))
     except (ClientError, CommandError) as error:
         raise UserMistake(text_of(error)) from None
     if len(found) > 1 and workspace.is_interactive:
-        what = "trainings" if len({each.run for each in found}) > 1 else "processes of this training"
+        what = "runs" if len({each.run for each in found}) > 1 else "processes of this run"
         workspace.output.say(
-            f"There are {len(found)} {what}: `sessions` lists them, `use` takes another one."
+            f"There are {len(found)} {what}: `sessions` lists them, `use` switches to another one."
         )
 
 
 def first_of(client: Client, workspace: Workspace) -> list[ListedTraining]:
     """Wait without limit for the first training run, with a status line."""
-    workspace.output.say(f"There is no training to debug yet: {HOW_TO_ARM}.")
-    with workspace.output.status("Waiting for one; Ctrl-C leaves."):
+    workspace.output.say(f"There is no run to debug yet: {HOW_TO_ARM}.")
+    with workspace.output.status("Waiting for one; press Ctrl-C to quit."):
         while not (found := client.sessions()):
             time.sleep(LOOK_SECS)
     return found
@@ -103,7 +103,7 @@ def _chosen(
     of_rank = [each for each in found if each.rank == (rank or 0)]
     if len({each.run for each in of_rank}) > 1 and not is_interactive:
         names = ", ".join(harmless(each.run) for each in of_rank[:MOST_LISTED])
-        raise UserMistake(f"there are several trainings; give --run NAME: {names}")
+        raise UserMistake(f"there are several runs; choose one with --run NAME: {names}")
     if not of_rank:
         raise UserMistake(f"there is no rank {rank or 0} here")
     return next((each for each in of_rank if each.is_paused), of_rank[-1])

@@ -70,4 +70,4 @@ def whole(text: str, what: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise CommandError(f"{text!r} is no {what}.") from None
+        raise CommandError(f"{text!r} is not a {what}.") from None

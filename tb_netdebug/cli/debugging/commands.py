@@ -52,7 +52,7 @@ def command_of(word: str) -> Command:
     exact = [command for command in COMMANDS if word in (command.name, *command.short)]
     found = exact or [command for command in COMMANDS if command.name.startswith(word)]
     if not found:
-        raise CommandError(f"There is no command {word!r}: `help` lists them.")
+        raise CommandError(f"There is no command {word!r}. `help` lists the commands.")
     if len(found) > 1:
         raise CommandError(f"Which one: {', '.join(command.name for command in found)}?")
     return found[0]

@@ -62,7 +62,7 @@ def source(workspace: Workspace, arguments: Namespace) -> None:
     text, _, number = (arguments.file or "").partition(":")
     if not text:
         if own is None:
-            raise CommandError("It is in no file of yours now: pause it elsewhere, or name one.")
+            raise CommandError("It is not in one of your files now: pause it elsewhere, or name a file.")
         text = str(own["file"])
     file = _file(workspace, frames, text)
     current = int(own["line"]) if own is not None and own["file"] == file else 0
@@ -92,7 +92,7 @@ def _file(workspace: Workspace, frames: list[Frame], text: str) -> str:
     )
     if not found:
         names = ", ".join(harmless(each) for each in dict.fromkeys(known))
-        raise CommandError(f"No layer and no frame comes from {text!r}. There are: {names or 'none'}")
+        raise CommandError(f"No layer and no frame comes from {text!r}. The files are: {names or 'none'}")
     if len(found) > 1:
         raise CommandError(f"Which one: {', '.join(map(harmless, found))}?")
     return found[0]
@@ -142,7 +142,7 @@ def matches(pattern: str | None, text: str) -> bool:
     try:
         return pattern is None or re.search(pattern, str(text)) is not None
     except re.error as error:
-        raise CommandError(f"{pattern!r} is no regular expression: {error}.") from None
+        raise CommandError(f"{pattern!r} is not a regular expression: {error}.") from None
 
 
 def _where(parser: OptionParser) -> None:

@@ -24,7 +24,7 @@ def pause(workspace: Workspace, _: Namespace) -> None:
         workspace.call("pause", wait=1.0)
     if workspace.state.get("status") == "running":
         workspace.output.say(
-            "It has been asked to pause, and does so at the next place; `wait` waits for it."
+            "A pause is requested; the run pauses at the next place where it can. `wait` waits for it."
         )
     tell_state(workspace)
 
@@ -36,7 +36,7 @@ def go_on(workspace: Workspace, arguments: Namespace) -> None:
     """
     if arguments.directly == DIRECTLY:
         workspace.call("continue")
-        workspace.output.say("Running; `wait` waits for the next stop, `pause` pauses it.")
+        workspace.output.say("Running. `wait` waits for the next stop, `pause` pauses the run.")
         return
     workspace.go("continue")
     tell_state(workspace)
@@ -55,7 +55,7 @@ def step(workspace: Workspace, arguments: Namespace) -> None:
     wanted = list(arguments.what)
     by = wanted.pop(0) if wanted and not wanted[0].isdecimal() else "batch"
     if by not in STEPS:
-        raise CommandError(f"It can step by {', '.join(STEPS)}, not by {by!r}.")
+        raise CommandError(f"A run can be stepped by {', '.join(STEPS)}, not by {by!r}.")
     times = whole(wanted.pop(0), "number of steps") if wanted else 1
     if wanted:
         raise CommandError(f"{wanted[0]!r} is one word too many. Usage: step [BY] [N] [-m RE] [-x RE]")
@@ -71,7 +71,7 @@ def step_by(workspace: Workspace, by: str, times: int, match: str | None) -> Non
     if by not in (workspace.training.session.get("can") or STEPS):
         # The trainer reports in its session what it cannot do, and why.
         reasons = " ".join(map(str, workspace.training.session.get("cannot") or ()))
-        raise CommandError(f"This training cannot be stepped by {by}. {reasons}".strip())
+        raise CommandError(f"This run cannot be stepped by {by}. {reasons}".strip())
     workspace.go("step", by=by, count=times, match=match)
     tell_state(workspace)
 
@@ -98,7 +98,7 @@ def wait(workspace: Workspace, _: Namespace) -> None:
 def restart(workspace: Workspace, _: Namespace) -> None:
     """Go back to the beginning of the step; in `netdebug replay` only."""
     if workspace.restart is None:
-        raise CommandError("Only the step of a capsule can be run again: netdebug replay CAPSULE SCRIPT")
+        raise CommandError("Only the step of a capsule can be restarted: netdebug replay CAPSULE SCRIPT")
     workspace.restart()
     workspace.go("continue")
     tell_state(workspace)

@@ -51,7 +51,7 @@ def tell_state(workspace: Workspace, *, with_source: bool = True) -> None:
     state = workspace.state
     status = state.get("status")
     if status == "over":
-        workspace.output.say("The training is over.")
+        workspace.output.say("The run is over.")
     elif status == "running":
         workspace.output.say(f"Running, step {state.get('step')}.")
     else:
@@ -71,7 +71,9 @@ def _tell_stop(workspace: Workspace, state: Json, *, with_source: bool) -> None:
             workspace.output.say(line)
     if state.get("resumes_at"):
         left = max(float(state["resumes_at"]) - time.time(), 0.0)
-        workspace.output.say(f"  Other processes wait for it: it goes on by itself in {left:.0f} s.")
+        workspace.output.say(
+            f"  Other processes wait for this one, so it continues automatically in {left:.0f} s."
+        )
 
 
 def is_without_user(workspace: Workspace, place: Json) -> bool:

@@ -41,7 +41,7 @@ class Prompt:
                     self._do(input(PROMPT))
                 except KeyboardInterrupt:
                     print()
-                    self._workspace.output.say("`quit` or Ctrl-D leaves.")
+                    self._workspace.output.say("Type `quit` or press Ctrl-D to leave.")
                 except EOFError:
                     print()
                     self._do("quit")
@@ -73,7 +73,7 @@ def attempted(workspace: Workspace, line: str) -> Command | None:
     except (CommandError, ClientError) as error:
         workspace.output.say(text_of(error))
     except InterruptedWaitError:
-        workspace.output.say("It has not paused yet, but will; `wait` waits for that.")
+        workspace.output.say("It has not paused yet, but it will. `wait` waits for that.")
     return None
 
 

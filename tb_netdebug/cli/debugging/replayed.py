@@ -85,13 +85,13 @@ def tell(workspace: Workspace, notes: Sequence[str], *, has_loss: bool) -> None:
     for note in notes:
         workspace.output.say(f"Note: {harmless(note)}.")
     workspace.output.say(
-        "Backward begins at the loss of --loss."
+        "The backward pass begins at the loss that --loss computes."
         if has_loss
-        else "The capsule does not hold the loss: backward begins at the sum of the model's outputs, or at "
-        "what --loss makes of them."
+        else "The capsule does not hold the loss. The backward pass begins at the sum of the model's "
+        "outputs, or at the loss that --loss computes from them."
     )
     workspace.output.say(
-        "`continue` runs to the first NaN or infinity or to the end of the step, `next` to the next layer; "
-        "`restart` goes back to the beginning; `help` lists the commands."
+        "`continue` runs to the first NaN or infinity or to the end of the step, `next` to the next layer. "
+        "`restart` goes back to the beginning of the step. `help` lists the commands."
     )
     tell_state(workspace)

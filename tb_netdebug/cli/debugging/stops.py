@@ -94,19 +94,19 @@ def _change(workspace: Workspace, number: int, condition: list[str]) -> None:
 def _condition(statistic: str, words: list[str]) -> tuple[str, float | None]:
     if statistic == "nonfinite":
         if words not in ([], ["is"]):
-            raise CommandError("nonfinite needs no threshold: it is, or it is not.")
+            raise CommandError("nonfinite takes no threshold.")
         return "is", None
     if len(words) != 2 or words[0] not in COMPARISONS[:2]:
         raise CommandError("Usage: watch KIND RE STATISTIC > THRESHOLD, or < THRESHOLD")
     try:
         return words[0], float(words[1])
     except ValueError:
-        raise CommandError(f"{words[1]!r} is no number.") from None
+        raise CommandError(f"{words[1]!r} is not a number.") from None
 
 
 def _one_of(what: str, word: str, known: tuple[str, ...]) -> None:
     if word not in known:
-        raise CommandError(f"{word!r} is no {what}. There are: {', '.join(known)}.")
+        raise CommandError(f"{word!r} is not a {what}. Choose one of: {', '.join(known)}.")
 
 
 def list_points(workspace: Workspace, arguments: Namespace) -> None:
@@ -146,7 +146,7 @@ def delete(workspace: Workspace, arguments: Namespace) -> None:
     """
     for what, point in _meant(workspace, arguments):
         workspace.call(f"remove_{what}", id=point["id"])
-        workspace.output.say(f"{what} {point['id']} is removed.")
+        workspace.output.say(f"{what} {point['id']} removed.")
 
 
 def enable(workspace: Workspace, arguments: Namespace) -> None:
@@ -184,7 +184,8 @@ def _meant(workspace: Workspace, arguments: Namespace) -> list[tuple[str, Thing]
         raise CommandError(f"There is no {' or '.join(kinds)} {number}.")
     if len(found) > 1:
         raise CommandError(
-            f"There are a breakpoint and a watchpoint {number}: `{arguments.name} watchpoint {number}`."
+            f"{number} is both a breakpoint and a watchpoint. Say which, such as `{arguments.name} "
+            f"watchpoint {number}`."
         )
     return found
 
@@ -200,7 +201,7 @@ def hits(workspace: Workspace, arguments: Namespace) -> None:
     """
     if arguments.clear:
         workspace.call("clear_hits")
-        return workspace.output.say("The hits are forgotten.")
+        return workspace.output.say("The hits are cleared.")
     found = workspace.call("hits", most=arguments.most)
     if not found:
         return workspace.output.say("There are no hits.")

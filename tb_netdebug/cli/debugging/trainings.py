@@ -33,7 +33,7 @@ def sessions(workspace: Workspace, _: Namespace) -> None:
     )
     if not found:
         workspace.output.say(
-            "There is none: a training is armed by debugger= in nd.watch, or netdebug run --debugger."
+            "There is no run to debug: start one with debugger= in nd.watch, or with netdebug run --debugger."
         )
 
 
@@ -85,13 +85,13 @@ def tell_choice(workspace: Workspace) -> None:
 def take(workspace: Workspace, _: Namespace) -> None:
     """Take the controls, also from another page or terminal, which will see that."""
     workspace.take()
-    workspace.output.say("You have the controls.")
+    workspace.output.say("You control this run.")
 
 
 def release(workspace: Workspace, _: Namespace) -> None:
     """Let go of the controls, for another page or terminal; looking is still possible."""
     workspace.take(release=True)
-    workspace.output.say("The controls are free.")
+    workspace.output.say("Nobody controls this run.")
 
 
 def leave(workspace: Workspace, _: Namespace) -> None:
@@ -112,13 +112,13 @@ def leave(workspace: Workspace, _: Namespace) -> None:
 
 
 def _part(workspace: Workspace) -> None:
-    answer = ask("The training is paused. Let it run on? [Y/n, or c to stay here] ")
+    answer = ask("The run is paused. Let it continue? [Y/n, or c to stay here] ")
     if answer.startswith("c"):
         workspace.is_done = False
     elif not answer.startswith("n"):
         workspace.call("continue")
     elif workspace.training.clients < 2:
-        workspace.output.say("It runs on by itself in a moment, for nobody else attends to it.")
+        workspace.output.say("It continues by itself in a moment, because nobody else is attached.")
 
 
 def ask(question: str) -> str:

@@ -65,7 +65,7 @@ def _with_statistics(workspace: Workspace, found: list[Entry], *, only_sick: boo
     workspace.output.rows(columns, rows, right=columns[2:])
     if len(found) > MOST_LOOKED_AT:
         workspace.output.say(
-            f"Only the first {MOST_LOOKED_AT} of {len(found)} were looked at: choose with -k and -m."
+            f"Only the first {MOST_LOOKED_AT} of {len(found)} were read. Narrow the choice with -k and -m."
         )
 
 
@@ -132,7 +132,7 @@ def _write(workspace: Workspace, name: str, part: str | None, path: Path) -> Non
             for piece in pieces:
                 size += file.write(piece)
     except FileExistsError:
-        raise CommandError(f"There is already a file {path}.") from None
+        raise CommandError(f"The file {path} exists already.") from None
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror or error}.") from None
     workspace.output.say(f"{path}: {size_text(size)}")
@@ -181,8 +181,8 @@ def unseen_batch(place: Mapping[str, Any], can: Sequence[str]) -> str:
     """Return a sentence on when there will be a batch to see."""
     if place.get("phase") == "start":
         how = " (`step layer` goes to its first layer)" if "layer" in can else ""
-        return f"The model has been given nothing yet: that comes with the next step{how}."
-    return "What the model was given in this batch was not seen; that of the next one will be."
+        return f"The model has had no input yet. It gets its first with the next step{how}."
+    return "The model's input was not recorded in this batch; it will be in the next one."
 
 
 def learning_rate(workspace: Workspace, arguments: Namespace) -> None:
@@ -217,12 +217,12 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise CommandError(f"{text!r} is no number.") from None
+        raise CommandError(f"{text!r} is not a number.") from None
 
 
 def snapshot(workspace: Workspace, _: Namespace) -> None:
     """Write a capsule of this step, on the training's machine: `netdebug replay` runs it again."""
-    workspace.output.say(f"The capsule is {harmless(str(workspace.call('snapshot')['path']))}")
+    workspace.output.say(f"Capsule written: {harmless(str(workspace.call('snapshot')['path']))}")
 
 
 def _tensors(parser: OptionParser) -> None:

@@ -37,7 +37,7 @@ def words_of(text: str) -> list[str]:
     try:
         return list(lexer)
     except ValueError:
-        raise CommandError("A quotation mark is missing its partner.") from None
+        raise CommandError("A quotation mark is not closed.") from None
 
 
 def compact(text: str) -> str:
@@ -73,7 +73,7 @@ def ranges_of(text: str) -> list[tuple[float, float]]:
             return [(float(lower), float(upper)) for lower, upper in found]
     except ValueError:
         pass  # reported below
-    raise CommandError(f"{text!r} are no ranges: write 1,inf or [[-inf,-1],[1,inf]].")
+    raise CommandError(f"{text!r} is not a list of ranges: write 1,inf or [[-inf,-1],[1,inf]].")
 
 
 def excluding(match: str | None, exclude: str | None) -> str | None:

@@ -63,7 +63,7 @@ class Workspace:
     @property
     def training(self) -> ListedTraining:
         if self._training is None:
-            raise CommandError("No training was chosen: `sessions` lists them, `use` takes one.")
+            raise CommandError("No run is chosen. `sessions` lists the runs, `use` chooses one.")
         return self._training
 
     @property
@@ -105,7 +105,9 @@ class Workspace:
             return
         # Each start of TensorBoard has an epoch of its own.
         if self.client.epoch != self._epoch:
-            raise UnreachableError("TensorBoard was started again; the training has not come back to it yet.")
+            raise UnreachableError(
+                "TensorBoard was restarted, and the run has not connected to it again yet."
+            )
         self._training = replace(self.training, state={**self.state, "status": "over"})
 
     def _remember(self, trainings: Sequence[ListedTraining]) -> bool:
@@ -175,7 +177,7 @@ class Workspace:
         Ctrl-C pauses it; a second Ctrl-C raises InterruptedWaitError.
         """
         has_asked = False
-        with self.output.status("Running; Ctrl-C pauses it.") as status:
+        with self.output.status("Running. Ctrl-C pauses the run.") as status:
             while self.state.get("status") == "running":
                 try:
                     status.update(self._look())
@@ -193,10 +195,10 @@ class Workspace:
             if not self.is_interactive:
                 raise
             time.sleep(RETRY_SECS)
-            return "TensorBoard does not answer; waiting for it."
+            return "TensorBoard does not answer. Waiting for it."
         loss = self.state.get("loss")
         told = f", loss {float(loss):.6g}" if loss is not None else ""
-        return f"Running, step {self.state.get('step')}{told}; Ctrl-C pauses it."
+        return f"Running, step {self.state.get('step')}{told}. Ctrl-C pauses the run."
 
     def _ask_to_pause(self) -> None:
         """Pause the training after Ctrl-C; if not interactive, end the program instead."""

@@ -187,7 +187,7 @@ class MemorySampler:
             return f"Host memory and {names} are recorded" + (f"; {reason}" if reason else "")
         if reason:
             return f"Only host memory is recorded: {reason}"
-        return "Host memory is recorded; GPUs were not looked for yet"
+        return "Host memory is recorded; GPUs were not searched for yet"
 
     def _forget(self) -> None:
         # A forked child lacks the thread, and the locks may have been held at the moment of the fork.

@@ -21,7 +21,7 @@ REASONS = {
     "LibraryNotFound": "the library of the NVIDIA driver (NVML) was not found",
     "Uninitialized": "the NVIDIA driver ended the session",
     "DriverNotLoaded": "the NVIDIA driver is not loaded",
-    "LibRmVersionMismatch": "the NVIDIA driver was updated and does not fit its library until a restart",
+    "LibRmVersionMismatch": "the NVIDIA driver was updated and does not match its library until a restart",
     "NoPermission": "the NVIDIA driver does not permit it",
     "GpuIsLost": "the driver lost the device",
     "ResetRequired": "the device needs a reset",
@@ -139,7 +139,7 @@ class Nvml:
         self._library = pynvml
         self._count = pynvml.nvmlDeviceGetCount()
         if not self._count:
-            raise NvmlUnavailableError("the NVIDIA driver sees no device")
+            raise NvmlUnavailableError("the NVIDIA driver finds no device")
         return {}
 
     def _open_device(self, index: int) -> Readings:
@@ -166,10 +166,10 @@ class Nvml:
     def _processes(self, index: int, *, pid: int, children: Collection[int]) -> Readings:
         used = self._used_by_process(self._handles[index])
         if used and not any(map(psutil.pid_exists, used)):
-            raise NvmlUnavailableError("the driver names processes by ids from outside this container")
+            raise NvmlUnavailableError("the driver identifies processes by ids from outside this container")
         own = {process: used[process] for process in (pid, *children) if process in used}
         if not all(own.values()):  # None on Windows, 0 in some containers
-            raise NvmlUnavailableError("the driver does not say how much memory a process uses")
+            raise NvmlUnavailableError("the driver does not report how much memory a process uses")
         readings = {f"memory/gpu{index}/process": float(own.pop(pid) or 0)} if pid in own else {}
         if own:
             readings[f"memory/gpu{index}/children"] = float(sum(bytes_ or 0 for bytes_ in own.values()))

@@ -27,7 +27,7 @@ def decompressed(frame: bytes, message: AnyMessage, *, limit: int = MOST_COLUMN_
     """Decompress a frame into `message`; the size it declares is checked before anything is unpacked."""
     try:
         size = zstandard.frame_content_size(frame)
-        require(0 <= size <= limit, f"a block wants to unpack to {size} bytes, at most {limit} are allowed")
+        require(0 <= size <= limit, f"a block would unpack to {size} bytes; at most {limit} are allowed")
         # A frame that does not state its size reports -1 and is refused; 0 is an empty message.
         data = zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False) if size else b""
     except zstandard.ZstdError as error:
@@ -39,7 +39,7 @@ def parsed(data: bytes, message: AnyMessage) -> AnyMessage:
     try:
         message.ParseFromString(data)
     except DecodeError:
-        raise DamagedBlock("the bytes are no message of NetDebug") from None
+        raise DamagedBlock("the bytes are not a NetDebug message") from None
     return message
 
 

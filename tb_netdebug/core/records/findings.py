@@ -48,7 +48,7 @@ def decode_findings(payload: bytes) -> StoredFindings:
         if isinstance(version, int) and version > FINDINGS_VERSION:
             raise UnsupportedVersion("list of findings", version, FINDINGS_VERSION)
         if not all(map(is_finding, findings)) or not isinstance(stored["checks"], dict):
-            raise DamagedBlock("the findings are no findings")
+            raise DamagedBlock("the findings have the wrong form")
         return StoredFindings(_joined(findings), int(stored["steps"]), stored["checks"])
     except (DamagedBlock, UnsupportedVersion):
         raise

@@ -26,7 +26,7 @@ def json_bytes(value: object) -> bytes:
 def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"there is no JSON for {type(value).__name__}")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def _finite(value: object) -> object:

@@ -55,7 +55,9 @@ class LinearPattern:
 
     def __init__(self, text: str) -> None:
         if len(text) > MOST_LETTERS:
-            raise PatternError(f"A pattern of {len(text)} letters is too long: the limit is {MOST_LETTERS}.")
+            raise PatternError(
+                f"A pattern of {len(text)} characters is too long; the limit is {MOST_LETTERS}."
+            )
         machine = _machine_of(text)
         self.states = MOST_STATES - machine.budget[0]
         self._walk = _Walk(machine, is_backwards=False)
@@ -187,8 +189,8 @@ class _Machine:
         self.budget[0] -= 1
         if self.budget[0] < 0:
             raise PatternError(
-                f"The pattern {self.text[:80]!r} is too big: written out, its repetitions have more than "
-                f"{MOST_STATES} parts."
+                f"The pattern {self.text[:80]!r} is too big: with its repetitions written out, it has more "
+                f"than {MOST_STATES} parts."
             )
         self.nodes.append((kind, one, other))
         return len(self.nodes) - 1
@@ -202,7 +204,7 @@ class _Machine:
         name = str(op)
         if name in _REFUSED:
             raise PatternError(
-                f"The pattern {self.text[:80]!r} has {_REFUSED[name]}, which may take for ever: say it in "
+                f"The pattern {self.text[:80]!r} has {_REFUSED[name]}, which may take for ever. Write it in "
                 "another way."
             )
         if name == "BRANCH":
@@ -302,5 +304,5 @@ def _machine_of(text: str) -> _Machine:
         machine = _Machine(text, [MOST_STATES])
         machine.start = machine.sequence(tree, tree.state.flags & (_LOCAL_FLAGS | re.VERBOSE), 0)
     except (re.error, RecursionError, OverflowError) as error:
-        raise PatternError(f"{text[:80]!r} is no regular expression: {error}.") from None
+        raise PatternError(f"{text[:80]!r} is not a regular expression: {error}.") from None
     return machine

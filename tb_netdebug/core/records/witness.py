@@ -66,7 +66,7 @@ def decode_witness(payload: bytes) -> Witness:
     check_version("sample of the processes", message.version, known=WITNESS_VERSION)
     require(math.isfinite(message.time), "a sample of the processes has no time")
     require(math.isfinite(message.cpu_share), "a sample of the processes has no share of the processors")
-    require(len(message.state) <= 1, "a sample of the processes has a state that is none")
+    require(len(message.state) <= 1, "a sample of the processes has an invalid state")
     seen = {name: getattr(message, name) for name in _SEEN}
     return Witness(**seen, ending=_ending(message.ending) if message.HasField("ending") else None)
 
@@ -87,7 +87,7 @@ def _message(ending: Ending) -> pb.Ending:
 
 def _ending(message: pb.Ending) -> Ending:
     require(math.isfinite(message.time), "the end of a training has no time")
-    require(len(message.sentence) <= MOST_LETTERS, "the end of a training is told in too many words")
+    require(len(message.sentence) <= MOST_LETTERS, "the description of how the training ended is too long")
     return Ending(
         time=message.time,
         well=message.well,

@@ -36,13 +36,13 @@ def choose(environment: Mapping[str, str]) -> tuple[Kernel, str]:
     """Return the kernel and the reason for choosing it, which `netdebug doctor` prints."""
     wanted = environment.get("NETDEBUG_KERNEL", "")
     if wanted == "twin":
-        return twin, "NETDEBUG_KERNEL=twin asks for the NumPy twin"
+        return twin, "NETDEBUG_KERNEL=twin selects the NumPy twin"
     try:
         from tb_netdebug.core.stats import _kernel
     except ImportError as error:
         return (
             twin,
-            f"the C kernel is missing ({error}); it is built when a C compiler is there at install time",
+            f"the C kernel is missing ({error}); it is built if a C compiler is available at install time",
         )
     if not wanted:
         return _kernel, "the best instruction set of this machine"
@@ -50,7 +50,7 @@ def choose(environment: Mapping[str, str]) -> tuple[Kernel, str]:
         _kernel.use(wanted)
     except ValueError as error:
         return _kernel, f"NETDEBUG_KERNEL={wanted} is ignored: {error}"
-    return _kernel, f"NETDEBUG_KERNEL={wanted} asks for it"
+    return _kernel, f"NETDEBUG_KERNEL={wanted} selects it"
 
 
 def borrow_threads(library: str | os.PathLike[str]) -> bool:

@@ -45,7 +45,7 @@ class Summary:
     def unpack(cls, packed: bytes) -> Summary:
         """Decode a packed summary; raise ValueError for any other bytes."""
         if len(packed) < HEADER.size:
-            raise ValueError(f"a packed summary has at least {HEADER.size} bytes, this has {len(packed)}")
+            raise ValueError(f"a packed summary has at least {HEADER.size} bytes; this one has {len(packed)}")
         numbers = read_varints(np.frombuffer(packed, np.uint8, offset=HEADER.size))
         gaps, counts = numbers[0::2], numbers[1::2]
         if len(gaps) != len(counts) or len(gaps) > BINS or (gaps >= BINS).any() or not counts.all():

@@ -51,7 +51,7 @@ class ListedTraining:
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise ClientError(
-                "The hub tells of a training in words that this version does not know."
+                "The hub describes a run in a format that this version does not know."
             ) from None
 
     @property

@@ -78,7 +78,7 @@ class HttpClient:
             while piece := reply.read(PIECE_BYTES):
                 yield piece
             if reply.length:
-                raise ClientError("The tensor was cut short: the training has gone on, or the hub has ended.")
+                raise ClientError("The tensor was cut short: the run continued, or the hub ended.")
 
     def _trainings(self, told: Mapping[str, Any]) -> list[ListedTraining]:
         self.epoch = str(told.get("epoch"))
@@ -124,22 +124,22 @@ class HttpClient:
         except ValueError:
             plugins = None
         if not isinstance(plugins, dict):
-            return UnreachableError(f"What answers at {self.address} is no TensorBoard.")
+            return UnreachableError(f"The server at {self.address} is not a TensorBoard.")
         if "netdebug" not in plugins:
             return UnreachableError(
-                f"The TensorBoard at {self.address} has no NetDebug: install it into the same Python as "
-                "TensorBoard, and start TensorBoard again."
+                f"The TensorBoard at {self.address} has no NetDebug: install it into TensorBoard's Python "
+                "environment, and restart TensorBoard."
             )
         return UnreachableError(
-            f"NetDebug in the TensorBoard at {self.address} has no page to give (status {status}): open it "
-            "in a browser, which shows why."
+            f"NetDebug in the TensorBoard at {self.address} returned no page (status {status}): open it in "
+            "a browser to see why."
         )
 
     def _request(self, method: str, route: str, wanted: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
         with self._reply(method, route, wanted) as reply:
             body = reply.read(MOST_REPLY_BYTES + 1)
             if len(body) > MOST_REPLY_BYTES:
-                raise ClientError(f"The answer of {self.address} is too big.")
+                raise ClientError(f"The answer from {self.address} is too big.")
             return reply.status, body
 
     @contextmanager
@@ -164,7 +164,7 @@ class HttpClient:
                 yield reply
         except ssl.SSLCertVerificationError as error:
             raise UnreachableError(
-                f"The certificate of {self.address} is not believed: {error.verify_message}."
+                f"The certificate of {self.address} is not trusted: {error.verify_message}."
             ) from None
         except (OSError, http.client.HTTPException) as error:
             raise _unreachable(self.address, error) from None
@@ -186,7 +186,7 @@ def _unreachable(address: HubAddress, error: Exception) -> UnreachableError:
     if isinstance(error, TimeoutError):
         return UnreachableError(f"{address} does not answer.")
     if isinstance(error, http.client.HTTPException):
-        return UnreachableError(f"What answers at {address} speaks no HTTP, or not for long enough.")
+        return UnreachableError(f"The server at {address} does not speak HTTP, or broke off its answer.")
     return UnreachableError(f"{address} cannot be reached: {getattr(error, 'strerror', None) or error}.")
 
 
@@ -205,5 +205,5 @@ def _json(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
-        raise ClientError("The hub answers with something that is no JSON object.")
+        raise ClientError("The hub's answer is not a JSON object.")
     return told

@@ -30,9 +30,9 @@ class HubAddress:
             parts = urlsplit(text.strip())
             port = parts.port or PORTS.get(parts.scheme)
         except ValueError:
-            raise ValueError(f"{text!r} is no address.") from None
+            raise ValueError(f"{text!r} is not an address.") from None
         if parts.scheme not in PORTS or not parts.hostname or port is None:
-            raise ValueError(f"{text!r} is no address of a TensorBoard: write http://HOST:PORT.")
+            raise ValueError(f"{text!r} is not the address of a TensorBoard: write http://HOST:PORT.")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(address_of(f"{host}:{port}"), parts.scheme == "https", parts.path.rstrip("/"))
 

@@ -115,7 +115,7 @@ class LocalClient:
         if not call.wait(secs):
             self._calls.pop(call.number, None)
             if not is_waiting or self._training is None:
-                raise ClientError("The training has not answered in time.")
+                raise ClientError("The run did not answer in time.")
             # As the hub does: without an answer in time, the newest state is the answer.
             call.succeed(self._training.state)
         try:
@@ -126,5 +126,5 @@ class LocalClient:
 
     def _send(self, data: bytes) -> None:
         if self._receive is None:
-            raise TrainingGoneError("Nothing has been started yet.")
+            raise TrainingGoneError("Nothing was started yet.")
         self._receive(data)

@@ -60,7 +60,7 @@ class Controls:
         holder = self.holder(training)
         if holder is not None and holder.name != name:
             who = holder.label or "Another window"
-            raise CallError(HELD, f"{who} has the controls of this training. Take them over to go on.")
+            raise CallError(HELD, f"{who} has the controls of this run. Take them over to continue.")
         self._holders[training] = name
 
     def take(self, name: str, training: str) -> None:
@@ -86,7 +86,7 @@ class Controls:
 
     def _make_room(self, name: str) -> None:
         if name not in self._visitors and len(self._visitors) >= MOST_CLIENTS:
-            raise CallError(BUSY, f"{MOST_CLIENTS} windows attend trainings already: close some of them.")
+            raise CallError(BUSY, f"{MOST_CLIENTS} windows are attached to runs already: close some of them.")
 
     def _free(self) -> None:
         for training, name in list(self._holders.items()):

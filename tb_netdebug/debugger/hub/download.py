@@ -35,7 +35,7 @@ class Download:
         first = sessions.answer(self._entry, call)
         self.size = int(first["size"])
         if not 0 < self.size <= MOST_BYTES:
-            raise CallError(REFUSED, "The training gives a size that no tensor has.")
+            raise CallError(REFUSED, "The run reported an impossible size for the tensor.")
         self._first = self._piece(call, first, 0)
 
     def pieces(self) -> Generator[bytes, None, None]:
@@ -77,7 +77,7 @@ class Download:
             or value["offset"] != offset
             or value["is_last"] != is_last
         ):
-            raise CallError(REFUSED, "The tensor has changed meanwhile.")
+            raise CallError(REFUSED, "The tensor changed in the meantime.")
         return piece
 
 

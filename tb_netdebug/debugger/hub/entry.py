@@ -41,14 +41,14 @@ class SessionEntry:
 
     def greet(self, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
         """Note a connection, the first or a new one. The session has forgotten the calls of the old one."""
-        self.forget_calls("The training was connected anew meanwhile: ask again.")
+        self.forget_calls("The run reconnected in the meantime. Try again.")
         self.trainer, self.session, self.state = trainer, session, state
         self._steps.clear()
         self.clients = 0
 
     def lose(self, now: float) -> None:
         self.trainer, self.lost_at, self.clients = None, now, 0
-        self.forget_calls("The connection to the training is lost.")
+        self.forget_calls("The connection to the run is lost.")
 
     def forget_calls(self, sentence: str) -> None:
         calls, self.calls = self.calls, {}

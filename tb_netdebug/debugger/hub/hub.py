@@ -125,7 +125,7 @@ class Sessions:
                 if entry.clients:
                     entry.clients = 0
                     self._lease(entry, 0)
-                entry.forget_calls("TensorBoard ends.")
+                entry.forget_calls("TensorBoard is shutting down.")
             self._news.notify_all()
             thread = self._thread
         if thread is not None:
@@ -180,22 +180,22 @@ class Sessions:
         wanted = checked(verb, arguments)
         with self._news:
             if entry.trainer is None or self._is_closed:
-                raise CallError(GONE, "The training is not connected at the moment.")
+                raise CallError(GONE, "The run is not connected at the moment.")
             if len(entry.calls) >= MOST_CALLS:
-                raise CallError(BUSY, "The training has more to answer than it can.")
+                raise CallError(BUSY, "The run is busy answering other requests. Try again.")
             call = Call(next(self._numbers), verb, ended)
             frame = encoded("call", id=call.number, client=client, verb=verb, arguments=wanted)
             entry.calls[call.number] = call
             if not self._send(entry, frame):
                 self.forget(entry, call)
-                raise CallError(BUSY, "The training does not listen at the moment.")
+                raise CallError(BUSY, "The run accepts no requests at the moment. Try again.")
         return call
 
     def answer(self, entry: SessionEntry, call: Call, *, secs: float = ANSWER_SECS) -> Any:
         """Wait for a call and return its value; raise CallError."""
         try:
             if not call.wait(secs):
-                raise CallError(LATE, "The training has not answered in time.")
+                raise CallError(LATE, "The run did not answer in time.")
             return call.result()
         finally:
             self.forget(entry, call)
@@ -258,13 +258,13 @@ class Sessions:
             return
         error, kind = frame.head.get("error"), frame.head.get("kind")
         if error is not None:
-            sentence = error[:MOST_LETTERS] if isinstance(error, str) else "The training refused."
+            sentence = error[:MOST_LETTERS] if isinstance(error, str) else "The run refused the request."
             call.fail(kind if kind in ERROR_KINDS else REFUSED, sentence)
             return
         try:
             value = value_of(call.verb, frame.head.get("value"))
         except StatementError:
-            call.fail(REFUSED, "The training answers in a way that this version does not know.")
+            call.fail(REFUSED, "The run's answer has a format that this version does not know.")
             return
         if VALUES.get(call.verb) is STATE:
             entry.take_state(value, self._clock())
@@ -275,7 +275,7 @@ class Sessions:
     def _entry(self, key: str) -> SessionEntry:
         entry = self._entries.get(key)
         if entry is None:
-            raise CallError(UNKNOWN, "There is no such training any more.")
+            raise CallError(UNKNOWN, "This run is no longer available.")
         return entry
 
     def _connected(self, training: str) -> list[SessionEntry]:
@@ -305,7 +305,7 @@ class Sessions:
     def _remove(self, entry: SessionEntry) -> None:
         self._trainers.pop(entry.trainer or "", None)
         del self._entries[entry.key]
-        entry.forget_calls("The training is over.")
+        entry.forget_calls("The run is over.")
         self._tell(entry.key, None)
 
     # ---- leases ------------------------------------------------------------------------------------------

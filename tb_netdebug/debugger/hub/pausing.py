@@ -91,8 +91,8 @@ class Pausing:
                 raise trouble
         raise CallError(
             REFUSED,
-            f"The ranks could not be paused together: after {TRIES} attempts one of them was still further "
-            "than the batch at whose end all were to stop. They go on.",
+            f"The ranks could not be paused together: after {TRIES} attempts, one of them was still past "
+            "the batch at whose end all should stop. They continue.",
         )
 
     def _tried(self, wanted: Mapping[str, Any]) -> CallError | None:

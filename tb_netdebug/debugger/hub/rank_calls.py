@@ -28,7 +28,7 @@ def tell(
         try:
             calls[each] = sessions.ask(each, client, verb, arguments)
         except CallError as error:
-            trouble = CallError(error.kind, f"Rank {each.session['rank']} could not be told: {error}")
+            trouble = CallError(error.kind, f"Rank {each.session['rank']} could not be reached: {error}")
     if trouble is not None:
         settle(sessions, calls)
         raise trouble

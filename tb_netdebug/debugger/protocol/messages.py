@@ -44,7 +44,7 @@ def encoded(kind: str, /, *, attachment: bytes = b"", **fields: object) -> bytes
 def decoded(data: bytes) -> Frame:
     """Return the frame in these bytes; raise FrameError if they are not one."""
     if len(data) < _LENGTH.size:
-        raise FrameError("a frame begins with the length of its header")
+        raise FrameError("a frame must begin with the length of its header")
     end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
     if end > min(len(data), _LENGTH.size + MOST_HEADER_BYTES) or len(data) - end > MOST_ATTACHMENT_BYTES:
         raise FrameError("the lengths of a frame are wrong")
@@ -52,7 +52,7 @@ def decoded(data: bytes) -> Frame:
         # json.loads would accept NaN and Infinity, which are not JSON.
         head = json.loads(data[_LENGTH.size : end], parse_constant=_refused)
     except (ValueError, RecursionError):
-        raise FrameError("the header of a frame is no JSON") from None
+        raise FrameError("the header of a frame is not JSON") from None
     if not isinstance(head, dict):
         raise FrameError("the header of a frame is no object")
     return Frame(head, data[end:])

@@ -25,7 +25,7 @@ class ArgumentError(ValueError):
 
 def whole(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 53:
-        raise ArgumentError(f"{name} has to be a whole number.")
+        raise ArgumentError(f"{name} must be a whole number.")
     return value
 
 
@@ -40,11 +40,11 @@ def number(name: str, value: Any) -> float:
     if value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArgumentError(f"{name} has to be a number.")
+        raise ArgumentError(f"{name} must be a number.")
     try:
         return float(value)
     except OverflowError:
-        raise ArgumentError(f"{name} is too big a number.") from None
+        raise ArgumentError(f"{name} is too big.") from None
 
 
 def wait(name: str, value: Any) -> float:
@@ -54,13 +54,13 @@ def wait(name: str, value: Any) -> float:
 
 def switch(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ArgumentError(f"{name} has to be true or false.")
+        raise ArgumentError(f"{name} must be true or false.")
     return value
 
 
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) > MOST_TEXT_LETTERS:
-        raise ArgumentError(f"{name} has to be a text of at most {MOST_TEXT_LETTERS} letters.")
+        raise ArgumentError(f"{name} must be a text of at most {MOST_TEXT_LETTERS} characters.")
     return value
 
 
@@ -79,7 +79,7 @@ def cells(name: str, value: Any) -> int:
 def one_of(*choices: str) -> Check:
     def check(name: str, value: Any) -> str:
         if value not in choices:
-            raise ArgumentError(f"{name} has to be one of {', '.join(choices)}.")
+            raise ArgumentError(f"{name} must be one of {', '.join(choices)}.")
         return str(value)
 
     return check

@@ -33,7 +33,7 @@ from tb_netdebug.debugger.tensors.slices import resolved, shape_of
 from tb_netdebug.debugger.workbench import KINDS, Readable, Workbench, WorkbenchError
 
 NAMES = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
-HOW_TO_NAME = "Names of tensors stand in backticks or quotes: `weight:encoder.0.weight`."
+HOW_TO_NAME = "Write names of tensors in backticks or quotes: `weight:encoder.0.weight`."
 # Backticks become quotes, so that Python's parser reads the names as strings.
 _QUOTED = re.compile(r"`([^`\"\\]*)`")
 
@@ -81,24 +81,28 @@ def evaluate(text: str, workbench: Workbench) -> Readable:
     if isinstance(value, Whole):
         return value.readable
     if isinstance(value, tuple):
-        raise WorkbenchError("A list is no tensor: write concatenate([A, B]) or stack([A, B]).")
+        raise WorkbenchError("A list is not a tensor: write concatenate([A, B]) or stack([A, B]).")
     return readable_of(np.asarray(value), text.strip(), "expression")
 
 
 def _parsed(text: str) -> tuple[ast.Expression, str]:
     if len(text) > MOST_LETTERS:
-        raise WorkbenchError(f"An expression of {len(text)} letters is too long: {MOST_LETTERS} may be.")
+        raise WorkbenchError(
+            f"An expression of {len(text)} characters is too long; the limit is {MOST_LETTERS}."
+        )
     source = _QUOTED.sub(r'"\1"', text.strip())
     if "\\" in source or "`" in source or not source.isprintable():
-        raise WorkbenchError("An expression is one line, with no backslash and with backticks in pairs.")
+        raise WorkbenchError(
+            "An expression must be one line, without backslashes and with backticks in pairs."
+        )
     try:
         tree = ast.parse(source, mode="eval")
     except SyntaxError as error:
         raise WorkbenchError(
-            f"At letter {error.offset or 1}: this is no expression ({error.msg}). {HOW_TO_NAME}"
+            f"At character {error.offset or 1}: this is not an expression ({error.msg}). {HOW_TO_NAME}"
         ) from None
     except (ValueError, MemoryError, RecursionError):
-        raise WorkbenchError("This is no expression, or one that is too deeply nested.") from None
+        raise WorkbenchError("This is not an expression, or it is too deeply nested.") from None
     refuse_big(tree)
     return tree, source
 
@@ -122,7 +126,7 @@ class _Evaluation:
 
     def _refuse(self, node: ast.expr, why: str) -> NoReturn:
         before = self._source.encode()[: node.col_offset].decode(errors="replace")
-        raise WorkbenchError(f"At letter {len(before) + 1}: {why.rstrip('.')}.") from None
+        raise WorkbenchError(f"At character {len(before) + 1}: {why.rstrip('.')}.") from None
 
     def _array(self, node: ast.expr) -> Array:
         return array_of(self.value(node), self._budget)
@@ -140,7 +144,7 @@ class _Evaluation:
         if node.id in NAMES:
             return NAMES[node.id]
         if node.id in FUNCTIONS or node.id in KINDS:
-            self._refuse(node, f"{node.id} has to be called: {node.id}(…)")
+            self._refuse(node, f"{node.id} is a function: write {node.id}(…)")
         self._refuse(node, f"{node.id[:40]} is not known. {HOW_TO_NAME}")
 
     def _tensor(self, name: str) -> Whole:
@@ -187,7 +191,7 @@ class _Evaluation:
 
     def _compare(self, node: ast.Compare) -> Value:
         if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARED:
-            self._refuse(node, "compare two things with < <= > >= == !=, and join such with & and |")
+            self._refuse(node, "compare two values with < <= > >= == !=, and join comparisons with & and |")
         return self._broadcast(
             _COMPARED[type(node.ops[0])], self.value(node.left), self.value(node.comparators[0])
         )
@@ -209,7 +213,7 @@ class _Evaluation:
     def _subscript(self, node: ast.Subscript) -> Value:
         owner = self.value(node.value)
         if not isinstance(owner, Whole | np.ndarray):
-            self._refuse(node, "a number has no parts")
+            self._refuse(node, "a number cannot be indexed")
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         items = [self._item(each) for each in parts]
         if isinstance(items[0], np.ndarray):
@@ -236,12 +240,12 @@ class _Evaluation:
     def _whole_number(self, node: ast.expr, known: Value | None = None) -> int:
         found = self.value(node) if known is None else known
         if isinstance(found, bool) or not isinstance(found, int):
-            self._refuse(node, "a part is named by whole numbers, ranges such as 3:10, or one condition")
+            self._refuse(node, "an index is whole numbers, ranges such as 3:10, or one condition")
         return found
 
     def _masked(self, array: Array, mask: Array, *, alone: bool) -> Value:
         if mask.dtype != np.bool_ or not alone:
-            raise WorkbenchError("Values are picked by one condition, x[x > 0], or by numbers and ranges.")
+            raise WorkbenchError("An index is either one condition, x[x > 0], or numbers and ranges.")
         self._budget.take_values(array.shape, array.itemsize)
         return plain(array[mask])
 
@@ -254,7 +258,9 @@ class _Evaluation:
         if name in KINDS:
             return self._of_kind(name, node)
         if name not in FUNCTIONS:
-            self._refuse(node, f"there is no function {name[:40]}, but {', '.join(sorted(FUNCTIONS))}")
+            self._refuse(
+                node, f"there is no function {name[:40]}. The functions are {', '.join(sorted(FUNCTIONS))}"
+            )
         function = FUNCTIONS[name]
         if not function.least <= len(node.args) <= function.most:
             self._refuse(node, f"{name} takes {function.least} to {function.most} arguments")

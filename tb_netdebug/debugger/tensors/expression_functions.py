@@ -30,7 +30,7 @@ def array_of(value: Value, budget: Budget) -> Array:
     if isinstance(value, Whole):
         return value.array(budget)
     if isinstance(value, tuple):
-        raise WorkbenchError("A list stands only where a shape, an axis or several tensors are asked for.")
+        raise WorkbenchError("A list is allowed only as a shape, an axis or several tensors.")
     return np.asarray(value)
 
 
@@ -45,7 +45,7 @@ def axis_of(value: Value | None) -> int | tuple[int, ...] | None:
 def whole_numbers(values: Sequence[Any]) -> tuple[int, ...]:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise WorkbenchError("Shapes, axes and places have to be whole numbers.")
+            raise WorkbenchError("Shapes, axes and positions must be whole numbers.")
     return tuple(values)
 
 
@@ -162,7 +162,7 @@ def _reshape(budget: Budget, value: Value, *shape: Any) -> Any:
 
 def _several(value: Value, budget: Budget) -> list[Array]:
     if not isinstance(value, tuple) or not value:
-        raise WorkbenchError("Several tensors have to be given as a list: [A, B].")
+        raise WorkbenchError("Give several tensors as a list: [A, B].")
     arrays = [array_of(each, budget) for each in value]
     budget.take_values((sum(array.size for array in arrays),))
     return arrays
@@ -234,9 +234,11 @@ def _softmax(budget: Budget, value: Value, axis: Value = -1) -> Any:
 def _flat_pair(one: Value, other: Value, budget: Budget) -> tuple[Array, Array]:
     first, second = (array_of(each, budget).reshape(-1) for each in (one, other))
     if first.size != second.size:
-        raise WorkbenchError(f"They have {first.size} and {second.size} values: it takes as many of both.")
+        raise WorkbenchError(
+            f"They have {first.size} and {second.size} values; both must have the same number."
+        )
     if np.iscomplexobj(first) or np.iscomplexobj(second):
-        raise WorkbenchError("It takes real values, not complex ones: write abs(x) or real(x).")
+        raise WorkbenchError("This takes real values, not complex ones: write abs(x) or real(x).")
     budget.take_values((first.size,), 16)  # both as doubles
     return first.astype(np.float64), second.astype(np.float64)
 
@@ -265,9 +267,7 @@ def _svdvals(budget: Budget, value: Value) -> Any:
         raise WorkbenchError(f"svdvals takes a matrix, not the shape {list(matrix.shape)}.")
     budget.take_products(matrix.size * min(matrix.shape, default=0))
     if not np.isfinite(matrix).all():
-        raise WorkbenchError(
-            "There are NaN or infinite values among them: such a matrix has no singular values."
-        )
+        raise WorkbenchError("The matrix holds NaN or infinite values, so it has no singular values.")
     return np.linalg.svd(matrix, compute_uv=False)
 
 

@@ -29,9 +29,7 @@ class Budget:
 
     def take_time(self) -> None:
         if self._clock() > self._until:
-            raise WorkbenchError(
-                f"It takes longer than {MOST_SECS:g} s: look at a slice of the tensors first."
-            )
+            raise WorkbenchError(f"This takes longer than {MOST_SECS:g} s: take slices of the tensors first.")
 
     def take_values(self, shape: tuple[int, ...], item_bytes: int = 8) -> None:
         needed = math.prod(shape) * item_bytes
@@ -40,18 +38,18 @@ class Budget:
             raise WorkbenchError(
                 f"The {math.prod(shape)} values of shape {list(shape)} are more than {MOST_BYTES >> 20} MB: "
                 "take a slice first, such as `NAME`[0]. mean, std, min, max, sum, norm, count, zeros and "
-                "nonfinite of a whole tensor are no matter how large it is."
+                "nonfinite of a whole tensor work at any size."
             )
         if self._bytes > MOST_BYTES_TOGETHER:
             raise WorkbenchError(
-                f"Its parts are more than {MOST_BYTES_TOGETHER >> 20} MB together: take slices first."
+                f"The parts are more than {MOST_BYTES_TOGETHER >> 20} MB together: take slices first."
             )
         self.take_time()
 
     def take_products(self, count: int) -> None:
         if count > MOST_PRODUCTS:
             raise WorkbenchError(
-                f"It takes {count:.1g} multiplications, which is too long: take slices first."
+                f"This takes {count:.1g} multiplications, which is too many: take slices first."
             )
 
 
@@ -62,5 +60,5 @@ def refuse_big(tree: ast.AST) -> None:
         node, depth = waiting.pop()
         count += 1
         if depth > MOST_DEPTH or count > MOST_NODES:
-            raise WorkbenchError("The expression is too long or too deeply nested: look at its parts.")
+            raise WorkbenchError("The expression is too long or too deeply nested: evaluate its parts.")
         waiting += [(child, depth + 1) for child in ast.iter_child_nodes(node)]

@@ -89,5 +89,5 @@ def number(value: Any) -> Number:
     if isinstance(value, int) and abs(value) >= LARGEST_INTEGER:
         return float(value) if abs(value) < 1 << 1000 else math.inf if value > 0 else -math.inf
     if not isinstance(value, bool | int | float | complex):
-        raise WorkbenchError(f"A {type(value).__name__} is nothing to compute with.")
+        raise WorkbenchError(f"A {type(value).__name__} cannot be used in a computation.")
     return value

@@ -21,7 +21,7 @@ def parsed(text: str | None, shape: Shape) -> Index:
     """Return one integer or slice per dimension, bounded by the shape; raise WorkbenchError."""
     body = (text or "").strip()
     if len(body) > MOST_LETTERS:
-        raise WorkbenchError(f"A slice of {len(body)} letters is too long.")
+        raise WorkbenchError(f"A slice of {len(body)} characters is too long.")
     if body.startswith("[") and body.endswith("]"):
         body = body[1:-1].strip()
     return resolved([_item(part.strip()) for part in body.split(",")] if body else [], shape)
@@ -102,11 +102,11 @@ def _item(text: str) -> Item:
     if text == "...":
         return Ellipsis
     if text.lower() in ("none", "newaxis", "np.newaxis"):
-        raise WorkbenchError("A slice here makes no new dimensions.")
+        raise WorkbenchError("A slice cannot make new dimensions here.")
     found = _ITEM.fullmatch(text)
     if found is None or not text:
         raise WorkbenchError(
-            f"{text[:40]!r} is no part of a slice: it has numbers, ranges such as 3:10 or ::2, and ..."
+            f"{text[:40]!r} is not part of a slice: a slice has numbers, ranges such as 3:10 or ::2, and ..."
         )
     start, colon, stop, step = found.groups()
     if colon is None:
@@ -117,7 +117,7 @@ def _item(text: str) -> Item:
 def _bounded(item: int | slice, length: int, dimension: int) -> int | slice:
     if isinstance(item, slice):
         if item.step is not None and item.step <= 0:
-            raise WorkbenchError(f"The step of a slice has to be positive, not {item.step}.")
+            raise WorkbenchError(f"The step of a slice must be positive, not {item.step}.")
         start, stop, step = item.indices(length)
         return slice(start, max(start, stop), step)
     if not -length <= item < length:

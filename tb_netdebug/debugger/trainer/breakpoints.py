@@ -65,7 +65,7 @@ class Breakpoints:
         """Add a breakpoint, or replace the one with this number; raise WorkbenchError."""
         before = self._known(id) if id is not None else None
         if phase not in PHASES:
-            raise WorkbenchError(f"A training does not stop at {phase[:40]!r}, but at {', '.join(PHASES)}.")
+            raise WorkbenchError(f"A run cannot stop at {phase[:40]!r}. It can stop at {', '.join(PHASES)}.")
         if layer is not None and phase not in OF_LAYERS:
             raise WorkbenchError(f"{phase!r} is about the whole batch: leave out the layer.")
         if before is None and len(self._all) >= MOST_BREAKPOINTS:

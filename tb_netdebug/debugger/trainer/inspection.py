@@ -61,7 +61,7 @@ class Inspection:
 
     def _tensors(self, *, kind: str | None, match: str | None, most: int) -> Any:
         if kind is not None and kind not in KINDS:
-            raise WorkbenchError(f"Tensors are of these kinds: {', '.join(KINDS)}.")
+            raise WorkbenchError(f"The kinds of tensors are: {', '.join(KINDS)}.")
         pattern = NamePattern(match) if match else None
         found = []
         for each in self._session.bench.entries(kind):

@@ -30,14 +30,14 @@ class CurrentPause:
         """Return why the pause ends now, as a sentence, or None."""
         held = now - self.began
         if self._longest_secs is not None and held >= self._longest_secs:
-            return "the training goes on: the other processes wait for this one, and would give up soon."
+            return "the training goes on: other processes wait for this one and would soon time out."
         if is_attached:
             return None
         if lease.was_attended:
-            return "the training goes on: nobody attends its debugger any more."
+            return "the training goes on: nobody is attached to its debugger any more."
         if self.reason.kind != "start" and held > FIRST_VISIT_SECS:
             minutes = f"{FIRST_VISIT_SECS / 60:.0f}"
-            return f"the training goes on: nobody came to its debugger for {minutes} minutes."
+            return f"the training goes on: nobody attached to its debugger for {minutes} minutes."
         return None
 
     @property

@@ -53,7 +53,7 @@ class MessageSender:
     def owe(self, id: int, secs: float) -> None:
         """Owe an answer: it is the state, once the run stops or this time has passed."""
         if len(self._owed) >= MOST_OWED:
-            self.fail(id, "busy", "The training owes more answers than it can give.")
+            self.fail(id, "busy", "Too many answers are waiting to be sent.")
         else:
             self._owed.append(Owed(id, self._clock() + secs))
 

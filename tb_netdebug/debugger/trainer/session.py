@@ -117,7 +117,7 @@ class Session:
     @property
     def bench(self) -> Workbench:
         if self._bench is None:
-            raise WorkbenchError("The training has not begun yet.")
+            raise WorkbenchError("The training has not started yet.")
         return self._bench
 
     def visit(self, place: Place) -> None:
@@ -138,7 +138,7 @@ class Session:
             "the training waits before its first batch. Open the Debugger tab of NetDebug in TensorBoard, or "
             "run `netdebug debug`; Ctrl-C ends it."
         )
-        self.hold(Place(START), Reason("start", "it was started like this"))
+        self.hold(Place(START), Reason("start", "it was started with a pause"))
 
     def end_batch(self) -> None:
         """End the batch, when everything of it is known; called only if `is_alert`."""
@@ -171,7 +171,7 @@ class Session:
                 self._visiting.release()
 
     def _end(self) -> None:
-        sentence = "The training is over."
+        sentence = "The run is over."
         self._sender.refuse(sentence)
         while self._inbox:
             self._sender.fail(self._inbox.popleft()["id"], "gone", sentence)
@@ -201,7 +201,9 @@ class Session:
                 self._inbox.append(frame.head)
                 self._is_detached = False
             else:
-                self._sender.fail(frame.head["id"], "busy", "The training has more to answer than it can.")
+                self._sender.fail(
+                    frame.head["id"], "busy", "The run is busy answering other requests. Try again."
+                )
         self._rouse()
 
     def _take_lease(self, head: Mapping[str, Any]) -> None:

@@ -85,7 +85,7 @@ class Sources:
         """Return the answer of the verb `source`; raise WorkbenchError."""
         # Clients must not be able to read every file of the machine.
         if file not in self._named:
-            raise WorkbenchError("This file belongs to no frame and no module that was asked for.")
+            raise WorkbenchError("This file belongs to no frame or module that was requested.")
         lines = [line.rstrip("\n")[:MOST_LINE] for line in linecache.getlines(file)[:MOST_LINES]]
         if not lines:
             raise WorkbenchError("The lines of this file cannot be read here.")

@@ -67,7 +67,7 @@ class Steering:
     def _step(self, *, by: str, count: int, match: str | None, wait: float) -> Any:
         if by not in self._session.bench.can:
             reasons = " ".join(self._session.bench.cannot)
-            raise WorkbenchError(f"This training cannot be stepped by {by}. {reasons}".strip())
+            raise WorkbenchError(f"This run cannot be stepped by {by}. {reasons}".strip())
         pattern = NamePattern(match) if match else None
         self._session.release(RunTarget(by, count=max(count, 1), match=pattern))
         return self._session.state()
@@ -75,7 +75,7 @@ class Steering:
     def _run_to(self, *, step: int | None, layer: str | None, wait: float) -> Any:
         session = self._session
         if (step is None) == (layer is None):
-            raise WorkbenchError("Run to what? Give either a batch or a layer.")
+            raise WorkbenchError("Run to where? Give either a batch or a layer.")
         if layer is not None:
             self._need_layers()
             session.release(RunTarget("layer-named", match=NamePattern(layer)))
@@ -88,7 +88,7 @@ class Steering:
     def _need_layers(self) -> None:
         bench = self._session.bench
         if "layer" not in bench.can:
-            raise WorkbenchError(f"Layers cannot be stopped at here. {' '.join(bench.cannot)}".strip())
+            raise WorkbenchError(f"This run cannot stop at layers. {' '.join(bench.cannot)}".strip())
 
     def _detach(self) -> Any:
         self._session.detach()
@@ -140,7 +140,7 @@ class Steering:
         path = self._session.snapshot() if self._session.snapshot is not None else None
         if path is None:
             raise WorkbenchError(
-                "No capsule could be written: see the training's terminal, and capsules= of nd.watch."
+                "No capsule could be written: see the terminal of the training, and capsules= of nd.watch."
             )
         return {"path": str(path)}
 

@@ -47,11 +47,11 @@ def view(
         "difference": None,
     }
     if "complex" in entry.dtype:
-        notes.append("The values are complex: their distances from 0 are shown.")
+        notes.append("The values are complex: their magnitudes are shown.")
     if previous and before is None:
-        notes.append("The values of the step before were not kept; they are from the next step on.")
+        notes.append("The values of the previous step were not kept; from the next step on, they are.")
     elif before is not None and before.entry.shape != entry.shape:
-        notes.append(f"In the step before it had the shape {list(before.entry.shape)}.")
+        notes.append(f"In the previous step, it had the shape {list(before.entry.shape)}.")
     elif before is not None:
         value["previous"] = {**_numbers(before.summary()), **_matrix(before, index, most, [])}
         value["difference"] = _difference(readable, before, index, most, notes)
@@ -86,7 +86,7 @@ def _difference(
     if math.prod(readable.entry.shape) <= MOST_DIFFERENCES:
         numbers = _numbers(difference_of(readable, before))
     else:
-        notes.append("It is too large for statistics of the difference: the cells show a part of it.")
+        notes.append("It is too large for statistics of the difference; the cells show a part of it.")
     now, then = (_thinned(each, index, most) for each in (readable, before))
     return {**numbers, "cells": {**_frame(index, most), "values": _listed(_minus(now, then))}}
 
@@ -113,9 +113,9 @@ def _matrix(readable: Readable, index: Index, most: int, notes: list[str]) -> di
     rows, columns = _sides(index)
     row_step, column_step = _steps(length_of(rows), length_of(columns), most)
     if sum(isinstance(each, slice) for each in index) > 2:
-        notes.append("Of the dimensions before the last two, the first index is shown.")
+        notes.append("Of all dimensions but the last two, only the first index is shown.")
     if row_step > 1 or column_step > 1:
-        notes.append(f"Shown are 1 of {row_step} rows and 1 of {column_step} columns.")
+        notes.append(f"One in {row_step} rows and one in {column_step} columns are shown.")
     return {"cells": {**_frame(index, most), "values": _listed(_thinned(readable, index, most))}}
 
 

@@ -35,7 +35,7 @@ RARE = {"user", SCALAR}  # a program may give them in a few steps only: their na
 # A place may be passed several times in a batch, as with two optimizers, and has other tensors each time.
 MOST_TURNS = 8
 MOST_PLANS = 20_000
-CROWDED_OUT = f"With the others it would look at more than {MOST_PAIRS} tensors, and leaves some out."
+CROWDED_OUT = f"Together, the watchpoints would read more than {MOST_PAIRS} tensors; some are left out."
 
 # The kinds that are complete at a place, for its layer alone if it has one. Kinds that were not checked by
 # the end of a batch are checked there, as far as they are still within reach.
@@ -309,9 +309,9 @@ class Watchpoints:
                 continue
             example = self._examples.get(one.kind)
             each.complaint = (
-                f"No {one.kind} has come within reach yet."
+                f"No {one.kind} has been seen yet."
                 if example is None
-                else f"{one.tensors.text!r} is found in the name of no {one.kind}; there is {example}, say."
+                else f"{one.tensors.text!r} matches no {one.kind}; one of the names is {example}."
             )
 
     def _doubt_changes(self, plan: Plan, reading: Measurement, step: int) -> None:
@@ -319,7 +319,7 @@ class Watchpoints:
         missing = plan.change_pairs[~reading.is_there[plan.change_pairs]]
         for pair in missing[:MOST_WATCHPOINTS] if step > self._first_step + 1 else ():
             condition, name = plan.pairs[pair]
-            self._by_key[condition.key].complaint = f"Of {name} the values of the step before are not kept."
+            self._by_key[condition.key].complaint = f"The previous step's values of {name} are not kept."
 
     # ---- edits --------------------------------------------------------------------------------------------
 
@@ -372,16 +372,18 @@ def _names(kinds: Sequence[str], module: str | None, workbench: Workbench) -> tu
 
 def _refuse_nonsense(kind: str, statistic: str, comparison: str, threshold: float | None) -> None:
     if kind not in WATCHED:
-        raise WorkbenchError(f"{kind[:40]!r} cannot be watched; what can be is {', '.join(WATCHED)}.")
+        raise WorkbenchError(f"{kind[:40]!r} cannot be watched. Watch one of: {', '.join(WATCHED)}.")
     if statistic not in STATISTICS:
-        raise WorkbenchError(f"There is no statistic {statistic[:40]!r}, but {', '.join(STATISTICS)}.")
+        raise WorkbenchError(
+            f"There is no statistic {statistic[:40]!r}. Choose one of: {', '.join(STATISTICS)}."
+        )
     if statistic == CHANGE and kind in (SCALAR, "update"):
-        raise WorkbenchError(f"Of {kind} the step before is not kept: a change of it cannot be watched.")
+        raise WorkbenchError(f"The previous step of {kind} is not kept, so its change cannot be watched.")
     if (statistic == NONFINITE) != (comparison == "is"):
-        raise WorkbenchError(f"{NONFINITE!r} goes with the comparison 'is', all others with > or <.")
+        raise WorkbenchError(f"{NONFINITE!r} takes the comparison 'is'; all other statistics take > or <.")
     if comparison not in (">", "<", "is"):
-        raise WorkbenchError(f"A value can be > or < its threshold, not {comparison[:10]!r}.")
+        raise WorkbenchError(f"The comparison must be > or <, not {comparison[:10]!r}.")
     if comparison == "is" and threshold is not None:
-        raise WorkbenchError(f"{NONFINITE!r} has no threshold: a single such value is a hit.")
+        raise WorkbenchError(f"{NONFINITE!r} takes no threshold: a single such value is a hit.")
     if comparison != "is" and (threshold is None or not math.isfinite(threshold)):
-        raise WorkbenchError("The threshold has to be a number, neither NaN nor infinite.")
+        raise WorkbenchError("The threshold must be a number, neither NaN nor infinite.")

@@ -52,7 +52,7 @@ def hold(task: str, arguments: dict[str, Any]) -> RehearsalReport:
         report = RehearsalReport.of_json(json.dumps(content))
         report.passed_over = passed_over
         return report
-    raise RuntimeError(f"no process can be held here ({'; '.join(passed_over)})")
+    raise RuntimeError(f"writes cannot be confined here ({'; '.join(passed_over)})")
 
 
 def wanted() -> Sequence[str]:
@@ -126,7 +126,7 @@ class StartedKeeper:
             text = self._told.read()
         if not text:
             ended = RehearsalReport(
-                status=self._process.returncode, notes=["The process that held it was ended."]
+                status=self._process.returncode, notes=["The process that confined it was killed."]
             )
             text = ended.to_json()
         content: dict[str, Any] = json.loads(text)

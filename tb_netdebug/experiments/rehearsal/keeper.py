@@ -43,7 +43,7 @@ LOOK_SECS = 0.05
 LISTEN_SECS = 1.0
 # When to report what it waits for: first after this time, then after twice as long, and so on.
 FIRST_WORD_SECS = 15.0
-KILLED = "It did not end when it was told to, and was killed."
+KILLED = "It did not end when asked to, and was killed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class Keeper:
             self._limit, self._patience = time.monotonic() + self._patience, None
             self._waiting_for = f"a process of the script was stopped ({place}); the script has not ended"
             self._killed = (
-                f"It trains in processes that it starts ({place}) and did not end without them, and was "
+                f"It trains in processes that it starts ({place}). It did not end without them and was "
                 "killed; give --model MODULE:CALLABLE instead."
             )
 

@@ -50,9 +50,9 @@ class Landlock:
 
     def notes(self) -> list[str]:
         return [
-            "Code that is not written in Python could write nowhere else, and was refused with "
-            '"Permission denied"; modes and times of files are not held back from it, nor is '
-            "shared memory in /dev/shm."
+            "Code that is not written in Python could not write elsewhere; such writes failed with "
+            '"Permission denied". It could still change modes and times of files, and shared memory in '
+            "/dev/shm."
         ]
 
 

@@ -58,7 +58,7 @@ def redirect(copies: Copies) -> None:
 
 def refuse(what: str, *_: Any, **__: Any) -> Any:
     """Raise PermissionError for an operation that cannot be redirected."""
-    raise PermissionError(errno.EPERM, f"NetDebug lets the script do no {what} here")
+    raise PermissionError(errno.EPERM, f"NetDebug does not let the script call {what} here")
 
 
 class Files:

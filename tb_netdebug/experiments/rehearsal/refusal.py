@@ -45,8 +45,8 @@ class Refusal:
 
     def notes(self) -> list[str]:
         return [
-            "Other programs were not started for the script. What libraries that are not written in "
-            "Python wrote by themselves, they wrote for real."
+            "The script could not start other programs. Libraries that are not written in Python may have "
+            "written outside the temporary copy."
         ]
 
     def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -80,9 +80,11 @@ def check(copies: Copies, path: Any) -> None:
     text = os.fsdecode(path)
     if not copies.is_ours(os.path.normpath(os.path.join(copies.folder(), text))):
         raise PermissionError(
-            errno.EPERM, "NetDebug keeps the script from writing outside of its temporary copy", text
+            errno.EPERM, "NetDebug does not let the script write outside its temporary copy", text
         )
 
 
 def refuse_to_start(*arguments: Any) -> Any:
-    raise PermissionError(errno.EPERM, "NetDebug starts no other programs for the script on this machine")
+    raise PermissionError(
+        errno.EPERM, "NetDebug does not let the script start other programs on this machine"
+    )

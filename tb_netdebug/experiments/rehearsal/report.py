@@ -14,7 +14,7 @@ MOST_NAMED = 5
 LEVELS = {
     "overlay": "by the kernel (an overlay over every file system)",
     "landlock": "by the kernel (Landlock) and, for reading back, by Python",
-    "python": "by Python only, which is weaker: code that is not written in Python is not held back",
+    "python": "by Python only, which is weaker: code that is not written in Python is not confined",
 }
 
 
@@ -56,9 +56,9 @@ class RehearsalReport:
         """Yield sentences for the user: how it was held, then whatever else there is to report."""
         if self.level:
             nothing = "" if self.changes else " There were none."
-            yield f"Writes were held {LEVELS.get(self.level, self.level)}.{nothing}"
+            yield f"Writes were confined {LEVELS.get(self.level, self.level)}.{nothing}"
         if self.passed_over:
-            yield f"Not held better because: {'; '.join(self.passed_over)}."
+            yield f"Stronger confinement was not possible: {'; '.join(self.passed_over)}."
         if self.written:
             yield f"Written to a temporary copy, now gone: {listed(self.written)}."
         if self.deleted:
@@ -66,9 +66,9 @@ class RehearsalReport:
         if self.read_only:
             yield f"Could only be read: {listed(self.read_only)}."
         if self.connections:
-            yield f"Network connections were not held back: {listed(self.connections)}."
+            yield f"Network connections were not confined: {listed(self.connections)}."
         if self.ended:
-            yield f"Processes that it left running were ended: {listed(self.ended)}."
+            yield f"Processes that it left running were killed: {listed(self.ended)}."
         yield from self.notes
 
     @property

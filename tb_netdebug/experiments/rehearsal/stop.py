@@ -268,7 +268,7 @@ def stop_before_step(
 
     def finish_beside() -> int:
         tell("limit", None)
-        sys.stderr.write(f"netdebug: {name} does not end when it is told to; it is left running\n")
+        sys.stderr.write(f"netdebug: {name} does not end when asked to; it is left running\n")
         return finish()
 
     gate.when_stuck(finish_beside)
@@ -346,6 +346,6 @@ def refuse_to_begin_anew() -> None:
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "os.exec" and os.getpid() == pid:
-            raise OSError(f"NetDebug does not let the script replace itself by {arguments[0]!r}")
+            raise OSError(f"NetDebug does not let the script replace itself with {arguments[0]!r}")
 
     sys.addaudithook(look)

@@ -277,7 +277,7 @@ class KerasAdapter:
         if self._loop.is_hidden:
             self._refusals.refuse(
                 "the inside of the training step",
-                "it runs in a tf.function of its own; weights, updates and the loss are recorded",
+                "it runs in its own tf.function; weights, updates and the loss are recorded",
             )
         if not self._loop.has_stepped:
             return
@@ -321,6 +321,6 @@ def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
         if not isinstance(each, keras.optimizers.Optimizer):
             raise TypeError(
                 f"optimizer is a {type(each).__name__}, not a keras.optimizers.Optimizer; leave it out, and "
-                "those that step are found"
+                "NetDebug finds the optimizers that step"
             )
     return lambda collector, guard, settings: KerasAdapter(models, optimizers, collector, guard, settings)

@@ -17,7 +17,7 @@ from tb_netdebug.frameworks.keras.traced import Shown
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
 
-UNFOLLOWED = "operations are followed in `fit` alone, not in loops of one's own"
+UNFOLLOWED = "operations are followed only in `fit`, not in custom loops"
 
 
 class LoopTap:

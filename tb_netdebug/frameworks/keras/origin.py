@@ -23,11 +23,12 @@ MOST_TELLINGS = 4
 FINE: Counts = (0, 0, 0)
 WHICH_OPERATION = 'no operation was followed; check_numerics="ops" names it'
 BETWEEN = (
-    "its inputs held such values already, and no layer before it gave any: they come from code between layers"
+    "its inputs held such values already, and no layer before it produced any: they come from code between "
+    "layers"
 )
-NOT_LOOKED_AT = "the first layer seen with it is {} ({}), and nobody looked at its inputs"
-NO_LAYER = "nobody looked at the layers in this step; every=1 does in every step"
-BACKWARD = 'nobody followed the backward pass; check_numerics="ops" does'
+NOT_LOOKED_AT = "the first layer seen with it is {} ({}), whose inputs were not checked"
+NO_LAYER = "the layers were not checked in this step; every=1 checks them in every step"
+BACKWARD = 'the backward pass was not followed; check_numerics="ops" follows it'
 
 # In the order in which the layers were done.
 Outputs = list[tuple["LayerCall", Counts]]

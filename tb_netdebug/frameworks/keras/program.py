@@ -151,7 +151,7 @@ class LeftBehind:
 def model_of(program: Program) -> Any:
     model = program.model()
     if model is None:
-        raise ReferenceError("the model of this training step is gone")
+        raise ReferenceError("the model of this training step no longer exists")
     return model
 
 

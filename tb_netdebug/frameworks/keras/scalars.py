@@ -63,14 +63,14 @@ class Scalars:
             return
         try:
             if hasattr(value, "graph"):
-                self._refuse(name, "inside of a tf.function it has no value yet")
+                self._refuse(name, "inside a tf.function it has no value yet")
             elif self.waits and isinstance(value, tf.Tensor):
                 self.late[name] = value
             else:
                 array = np.asarray(value.numpy() if hasattr(value, "numpy") else value, np.float64)
                 self._collector.scalars[name] = float(array if array.ndim == 0 else array.mean())
         except (TypeError, ValueError) as error:
-            self._refuse(name, f"a {type(value).__name__} is no number ({error})")
+            self._refuse(name, f"a {type(value).__name__} is not a number ({error})")
 
     def put_rates(self, optimizers: Sequence[Any]) -> None:
         """Record the current learning rates of the optimizers, if the step has not shown them."""

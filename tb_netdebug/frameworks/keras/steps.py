@@ -29,29 +29,27 @@ from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
 COMPILED = (
-    "with jit_compile=True TensorFlow leaves no place to look into the training step; weights, updates and "
+    "with jit_compile=True, TensorFlow does not let NetDebug read the training step; weights, updates and "
     "the loss are recorded"
 )
 SEVERAL = (
-    "steps_per_execution is more than 1, so that Keras comes back after several batches only; weights, their "
+    "steps_per_execution is more than 1, so Keras returns only after several batches; weights, their "
     "updates in that time and the running loss are recorded"
 )
-OVERRIDDEN = (
-    "the model has a make_train_function of its own; weights, updates and the running loss are recorded"
-)
+OVERRIDDEN = "the model has its own make_train_function; weights, updates and the running loss are recorded"
 TRACED = (
-    "TensorFlow traced it before NetDebug came, and to trace it again would run your code again; weights, "
-    "updates and the running loss are recorded. Watch the model before its first fit, or call compile() again"
+    "TensorFlow traced it before NetDebug was attached, and tracing it again would run your code again; "
+    "weights, updates and the running loss are recorded. Watch the model before its first fit, or call "
+    "compile() again"
 )
 MAKES_VARIABLES = (
-    "it makes variables out of its own tensors; weights, updates and the running loss are recorded. Make "
-    "them "
-    "in __init__ or build"
+    "it creates variables from its own tensors; weights, updates and the running loss are recorded. Create "
+    "them in __init__ or build"
 )
-REPLICAS = "they are those of the first replica; the other replicas are not looked at"
+REPLICAS = "they are those of the first replica; the other replicas are not recorded"
 IN_GRAPH = (
-    "in a compiled graph looking at each would change its last bits; the likeliest one between two layers is "
-    "named, and compile(run_eagerly=True) has every operation looked at, with its line"
+    "in a compiled graph, reading each one would change its last bits; the likeliest operation between two "
+    "layers is named. With compile(run_eagerly=True), every operation is checked, with its line"
 )
 # The first runs of a version are slow: TensorFlow traces and optimizes its graph.
 RUNS_UNTIMED = 4
@@ -288,7 +286,7 @@ class TrainSteps:
         if not self.network.is_complete():
             self.network.refresh()
         if tap.hidden and not self.is_eager:
-            self.refuse("a part of the model", "it runs in a loop or function inside of TensorFlow's graph")
+            self.refuse("a part of the model", "it runs in a loop or function inside TensorFlow's graph")
         wanted = Wanted(self.wants_gradients, self.always_flags, self.is_eager)
         replicas = self.model.distribute_strategy.num_replicas_in_sync
         trace, flat = laid_out(tap, data, wanted, replicas, following)

@@ -309,9 +309,7 @@ class StepTap:
         self.rates.append(tf.convert_to_tensor(rate))
 
 
-FUSED = (
-    "TensorFlow computes it in one operation with what follows, and would round otherwise if anybody looked"
-)
+FUSED = "TensorFlow computes it in one operation with what follows, and reading it would change the rounding"
 
 
 def graph_now() -> Any:

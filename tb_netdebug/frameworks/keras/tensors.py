@@ -61,7 +61,7 @@ def summary_of(value: Any, refuse: Callable[[str, str], None]) -> tuple[bytes, U
     if isinstance(value, tf.Tensor | tf.Variable | keras.Variable):
         value = tf.convert_to_tensor(value)
         if hasattr(value, "graph"):
-            refuse("a tensor", "inside of a tf.function it has no values yet")
+            refuse("a tensor", "inside a tf.function it has no values yet")
             return None
         array = array_of(value)
     else:

@@ -50,7 +50,7 @@ from tb_netdebug.recording.settings import Settings
 # The library that torch's threads run in; the kernel borrows them from it.
 COMPUTING = Path(torch.__file__).parent / "lib/libtorch_cpu.so"
 
-COMPILED = "torch.compile leaves no place for hooks; weights, gradients, updates and the loss are recorded"
+COMPILED = "torch.compile allows no hooks; weights, gradients, updates and the loss are recorded"
 
 UNSEEN = f"no call of a layer was seen, as when {COMPILED}"
 
@@ -296,7 +296,7 @@ class TorchAdapter:
             else:
                 self._collector.scalars[name] = float(value if np.ndim(value) == 0 else np.mean(value))
         except (TypeError, ValueError, RuntimeError) as error:
-            self._refusals.refuse(name, f"a {type(value).__name__} is no number ({error})")
+            self._refusals.refuse(name, f"a {type(value).__name__} is not a number ({error})")
 
     def _put_tensor(self, name: str, given: torch.Tensor) -> None:
         if type(given) is torch.Tensor and given.is_cpu and given.numel() == 1 and self._reader.reads_host:
@@ -354,7 +354,7 @@ def adapter_of(models: dict[str, nn.Module], optimizer: Any) -> MakeAdapter:
         if not isinstance(each, Optimizer):
             raise TypeError(
                 f"optimizer is a {type(each).__name__}, not a torch.optim.Optimizer; leave it out, and "
-                "gradients and updates are taken at the end of each step"
+                "gradients and updates are read at the end of each step"
             )
     return lambda collector, guard, settings: TorchAdapter(models, optimizers, collector, guard, settings)
 

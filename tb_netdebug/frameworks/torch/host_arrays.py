@@ -64,5 +64,5 @@ def values_over(tensor: torch.Tensor) -> Array:
     Raise TypeError unless its type is one of `NUMPY_TYPES`.
     """
     if tensor.dtype not in NUMPY_TYPES:
-        raise TypeError(f"NumPy has no numbers of type {tensor.dtype}")
+        raise TypeError(f"NumPy has no type for {tensor.dtype}")
     return np.asarray(array_over(tensor.detach().cpu().resolve_conj().resolve_neg()))

@@ -169,7 +169,7 @@ class TensorReader:
     def refuse_closed(self, name: str, value: Any) -> None:
         """Report a collection that cannot be opened without running its own code."""
         if is_closed(value):
-            self._refuse(name, f"a {type(value).__name__} can only be opened by code of its own")
+            self._refuse(name, f"a {type(value).__name__} can only be opened by its own code")
 
     @property
     def reads_host(self) -> bool:

@@ -96,7 +96,7 @@ def listen(
     Calls that torch.compile traces are not reported. Raise TypeError for anything but a plain function.
     """
     if type(function) is not FunctionType or function.__closure__:
-        raise TypeError(f"{function!r} is no plain function")
+        raise TypeError(f"{function!r} is not a plain function")
     with _lock:
         tap = _taps.get(function)
         if tap is None or not tap.is_of(function):

@@ -78,7 +78,7 @@ def laid_out(tensor: torch.Tensor) -> torch.Tensor:
     Raise UnreadableError when there are no values.
     """
     if is_opaque(tensor):  # its class would see even `detach`
-        raise UnreadableError(f"a {type(tensor).__name__} does not let its values be read")
+        raise UnreadableError(f"a {type(tensor).__name__} does not allow its values to be read")
     tensor = tensor.detach()
     if tensor.is_nested:
         tensor = tensor.values()
@@ -86,13 +86,13 @@ def laid_out(tensor: torch.Tensor) -> torch.Tensor:
     if hasattr(tensor, "_local_tensor"):
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor._local_tensor
     if is_opaque(tensor):
-        raise UnreadableError(f"a {type(tensor).__name__} does not let its values be read")
+        raise UnreadableError(f"a {type(tensor).__name__} does not allow its values to be read")
     if tensor.is_meta:
         raise UnreadableError("it is on the meta device and has no values")
     if tensor.layout is not strided:
         tensor = stored_values(tensor)
     if tensor.numel() and tensor.untyped_storage().size() == 0:
-        raise UnreadableError("its memory has been given back (a sharded parameter between two uses)")
+        raise UnreadableError("its memory is freed (a sharded parameter between two uses)")
     return tensor
 
 

@@ -16,7 +16,7 @@ from tb_netdebug.integrations.torch_scripts.followed import FollowedTraining
 from tb_netdebug.integrations.torch_scripts.hand_updates import HandSteps, HandUpdates
 from tb_netdebug.integrations.torch_scripts.owners import parameter_ids
 
-TELLING = "If that is a training, nd.watch and monitor.step record it. Nothing was recorded."
+TELLING = "If that was training, nd.watch and monitor.step record it. Nothing was recorded."
 
 
 class ByHand:
@@ -81,18 +81,18 @@ class ByHand:
         """Return what was seen of a program of which nothing was recorded; empty when there was nothing."""
         if self._inputs_changed:
             return (
-                "tensors were changed along their gradients, but they are inputs of a network and no "
-                f"parameters of one (as for adversarial examples). {TELLING}"
+                "tensors were changed along their gradients, but they are inputs of a network, not "
+                "parameters (as for adversarial examples). {TELLING}"
             )
         if self._updates.has_seen_changes:
             return (
-                "parameters changed after backward() without an optimizer of torch.optim, but for too few "
-                f"steps, or not along their gradients. {TELLING}"
+                "parameters changed after backward() without a torch.optim optimizer, but for too few "
+                "steps or not along their gradients. {TELLING}"
             )
         if self.gradients_taken:
             return (
-                "gradients were taken by torch.autograd.grad, and what was done with them cannot be seen. "
-                f"{TELLING}"
+                "gradients were computed with torch.autograd.grad, and NetDebug cannot see what was done "
+                f"with them. {TELLING}"
             )
         if self._updates.passes:
             return (

@@ -57,8 +57,8 @@ class Inputs:
         if not self._told:
             return ""
         return (
-            f"nothing was trained: {self._told} holds no parameter of a model. It moves the input of one, as "
-            "for adversarial examples or style transfer. Nothing was recorded."
+            f"nothing was trained: {self._told} holds no parameter of a model. It changes the input of a "
+            "model, as for adversarial examples or style transfer. Nothing was recorded."
         )
 
     def _has(self, tensor: Any) -> bool:

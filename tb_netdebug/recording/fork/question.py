@@ -47,9 +47,9 @@ Answer = dict[str, Any]
 def why_not() -> str:
     """Return why nothing can be run in a copy on this machine now, as part of a sentence; "" if it can."""
     if not CAN_CONFINE:
-        return "running it again apart from the training takes Linux and a compiled NetDebug"
+        return "repeating it in a copy of the process needs Linux and a compiled NetDebug"
     if free_bytes() < ROOM_BYTES + own_bytes() // 2:
-        return "there is not enough free memory to run it again apart from the training"
+        return "there is not enough free memory to repeat it in a copy of the process"
     return ""
 
 
@@ -70,7 +70,7 @@ class Question:
                 return
             # The copy hangs on a lock: kill it, and try again.
             self._let_go()
-        self.why_not = "other threads held locks that running it again apart from the training needs"
+        self.why_not = "other threads held locks that repeating it in a copy of the process needs"
 
     def _fork(self, ask: Callable[[], Answer], numbers: Any) -> None:
         self._reader, writer = os.pipe()
@@ -99,7 +99,7 @@ class Question:
         if poll.poll(min(wait_secs, left) * 1000):
             self._read()
         elif now() >= self._ends:
-            self._end("running it again took too long")
+            self._end("repeating it took too long")
         else:
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, self._pid, LOWEST_PRIORITY)
@@ -116,7 +116,7 @@ class Question:
             if isinstance(answer, dict):
                 self._result = answer
         if self._result is None:
-            self._end("running it again apart from the training failed")
+            self._end("repeating it in a copy of the process failed")
         else:
             self._end(str(self._result.pop("failure", "")))
 

@@ -158,7 +158,7 @@ class ZeroCode:
             return
         from tb_netdebug.training.zero_code.run_summary import closing_words
 
-        self.attempt("telling what was found", lambda: say(closing_words(self)))
+        self.attempt("reporting the findings", lambda: say(closing_words(self)))
 
     def _leaves_it_to_the_first(self) -> bool:
         """Return whether the first process will print the summary for this one."""
@@ -167,7 +167,7 @@ class ZeroCode:
     def stand_aside(self) -> None:
         """Stop watching: the program watches itself."""
         if self.is_ours() and not self.stands_aside and not self.rank:
-            self.attempt("telling which options are not used", self._tell_unused)
+            self.attempt("reporting unused options", self._tell_unused)
         self.stands_aside = True
         self.close()
 
@@ -226,8 +226,8 @@ class ZeroCode:
         self.is_off = self.faults >= MOST_FAULTS
         if self.faults == 1:
             say(
-                f"NetDebug failed while {doing}: {type(error).__name__}: {error}. The script goes on; this "
-                "part of it is not recorded."
+                f"NetDebug failed while {doing}: {type(error).__name__}: {error}. The script continues; "
+                "this part is not recorded."
             )
 
     @property
@@ -348,8 +348,8 @@ class ZeroCode:
         if self.is_unrecorded_child:
             self.is_unrecorded_child = False
             say(
-                f"NetDebug: process {os.getpid()} trains and is not recorded: it was forked while a run was "
-                'being recorded. Start it by the method "spawn", or call nd.watch in it.'
+                f"NetDebug: process {os.getpid()} trains but is not recorded, because it was forked while a "
+                'run was being recorded. Start it with the method "spawn", or call nd.watch in it.'
             )
 
     def _carry_on(self) -> None:
@@ -365,8 +365,8 @@ class ZeroCode:
             is_read = self.leave_note()
             if not is_read and len(self.trainings) == 1:
                 say(
-                    "NetDebug: this process goes on after the one that has started it, and is recorded in "
-                    f"{training.run_dir}."
+                    "NetDebug: this process still runs after the one that started it ended, and is "
+                    "recorded in {training.run_dir}."
                 )
 
     def _has_forked(self) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MOST_RUNS_NAMED = 12
 NOT_YET = ("tensorflow", "jax")
 NONE_SEEN = {
-    "torch": "made no optimizer of torch.optim",
-    "keras": "trained no model of Keras where it could be seen",
+    "torch": "made no torch.optim optimizer",
+    "keras": "trained no Keras model that NetDebug could see",
 }
 VERDICTS = ("sick", "suspect", "healthy", UNKNOWN)
 # Other programs that a script starts take less than a training run does.
@@ -38,7 +38,7 @@ NOTABLE_SECS = 2.0
 PROBE_SECS = 1.0
 OF_CHECKS = "--set, --off or --config"
 IN_CODE = "call nd.watch and monitor.step there"
-REACHED = " Was the training loop reached, and had its loader any batches?"
+REACHED = " Check that the training loop was reached, and that its loader had batches."
 
 
 def tell(finding: Finding) -> None:
@@ -76,7 +76,7 @@ def closing_words(watched: ZeroCode) -> str:
             lines.append(f"  Seen in {listed([run.run_dir.name for run in runs])}.")
     passed_over = watched.passed_over + sum(result.passed_over for result in results)
     if passed_over:
-        lines += ["", f"{passed_over} more runs were not recorded: they were many, and short."]
+        lines += ["", f"{passed_over} more runs were not recorded, because there were many short ones."]
     shown = as_typed(watched.logdir)
     where = as_typed(results[0].run_dir) if len(results) == 1 else shown
     sent = delivery(watched.asked.remote, results, names_shown(watched, results))
@@ -99,8 +99,8 @@ def unused_options(asked: Settings, environment: Mapping[str, str]) -> str:
     options = ", ".join(OF_CHECKS if name == "checks" else f"--{name.replace('_', '-')}" for name in given)
     here = ", ".join(f"{name}=" for name in given)
     return (
-        f"NetDebug: the script watches itself, which replaces `netdebug run`; not used: {options}. "
-        f"In the script: nd.watch(..., {here}...)."
+        f"NetDebug: the script calls nd.watch itself, which replaces `netdebug run`. Ignored: {options}. "
+        f"Set them in the script: nd.watch(..., {here}...)."
     )
 
 
@@ -114,7 +114,7 @@ def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
     """
     if results:
         names = listed([result.run_dir.name for result in results])
-        return f"no step was recorded: the script ended before the first step of {names} did."
+        return f"no step was recorded: the script ended before the first step of {names} was complete."
     how = ending_of(watched)
     if watched.optimizers:
         return (
@@ -133,8 +133,8 @@ def nothing_recorded(watched: ZeroCode, results: Sequence[Result]) -> str:
         return f"nothing was trained: the script {seen}. Nothing was recorded."
     others = [name for name in NOT_YET if name in sys.modules]
     if others:
-        return f"PyTorch and Keras are watched so far, and this script has imported {others[0]} alone."
-    return "the script has imported neither torch nor keras, so there was nothing to watch."
+        return f"NetDebug watches PyTorch and Keras, and this script imported only {others[0]}."
+    return "the script imported neither torch nor keras, so there was nothing to watch."
 
 
 def ending_of(watched: ZeroCode) -> str:
@@ -142,7 +142,7 @@ def ending_of(watched: ZeroCode) -> str:
     if watched.failed_with is None and not watched.exit_status:
         return ""
     if watched.failed_with is None:
-        how = f"ended itself with exit status {watched.exit_status}"
+        how = f"exited with status {watched.exit_status}"
     else:
         how = "was interrupted" if issubclass(watched.failed_with, KeyboardInterrupt) else "failed"
     return f"the script {how} before its first step was seen"
@@ -153,7 +153,7 @@ def compiled() -> str:
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     if not counters.get("frames"):
         return ""
-    return " (torch.compile hides steps that it compiles; nd.watch and monitor.step show them.)"
+    return " (torch.compile hides the steps that it compiles; nd.watch and monitor.step record them.)"
 
 
 def in_other_processes(watched: ZeroCode) -> str:
@@ -162,16 +162,16 @@ def in_other_processes(watched: ZeroCode) -> str:
     secs = used.ru_utime + used.ru_stime
     if secs >= NOTABLE_SECS:
         return (
-            f"nothing was recorded. This process trained nothing; others that it started worked for "
-            f"{secs:.0f} s of processor time and were not watched. If one of them trains, start it with "
-            f"`netdebug run`, or {IN_CODE}."
+            f"nothing was recorded. This process trained nothing. Processes that it started used {secs:.0f} "
+            "s of processor time and were not watched. If one of them trains, start it with `netdebug "
+            f"run`, or {IN_CODE}."
         )
     going_on = children_of_this() if watched.forks else []
     if going_on:
         names = listed([f"process {pid}" for pid in going_on])
         return (
-            f"nothing was recorded in this process. It has started {names}, still at work: what that trains "
-            "is recorded as a run of its own."
+            f"nothing was recorded in this process. It started {names}, still running; training there is "
+            "recorded as a separate run."
         )
     return ""
 
@@ -214,7 +214,7 @@ def run_lines(results: Sequence[Result]) -> list[str]:
         rules = ", ".join(each.rule for each in result.findings if each.severity > Severity.INFO)
         verdict_of_it = f"{result.verdict} ({rules})" if rules else result.verdict
         if not result.is_over:
-            verdict_of_it += f"; process {result.pid} goes on, or was killed"
+            verdict_of_it += f"; process {result.pid} is still running, or was killed"
         steps = counted(result.steps, "step") if result.steps else "nothing recorded"
         lines.append(f"  {result.run_dir.name}: {steps}, {verdict_of_it}")
     more = len(results) - MOST_RUNS_NAMED
@@ -251,16 +251,17 @@ def delivery(remote: str | None, results: Sequence[Result], shown: Sequence[str]
     address = address_of(remote)
     others = names_there(results, shown)
     if all(state == DELIVERED for state in states):
-        return f"Sent to {remote}{others and f' as {others}'}: the TensorBoard there shows more."
+        return f"Sent to {remote}{others and f' as {others}'}: the TensorBoard there shows the details."
     left = [result.run_dir for result in results if result.delivery != DELIVERED]
     kept = listed([as_typed(each) for each in left])
     later = (
-        "They are sent as soon as one answers: within ten minutes by themselves, later with the next run "
-        f"that is sent there. Or read them here: tensorboard --logdir {shlex.quote(as_typed(left[0].parent))}"
+        "They are sent as soon as a collector answers: within ten minutes automatically, after that with "
+        "the next run sent there. Or read them here: tensorboard --logdir "
+        "{shlex.quote(as_typed(left[0].parent))}"
     )
     if all(state == UNSENT for state in states):
         return f"Nothing was sent. {why_unsent(address)} The records are in {kept}. {later}"
-    called = others and f" of {others}, as it is called there"
+    called = others and f" of {others}, its name there"
     return f"The collector at {address} does not have everything{called} yet. The rest is in {kept}. {later}"
 
 
@@ -280,7 +281,7 @@ def why_unsent(address: Address) -> str:
         )
     except OSError as error:
         return f"The collector at {address} could not be reached ({error})."
-    return f"The collector at {address} did not take the records; the reason stands above."
+    return f"The collector at {address} refused the records; the reason is printed above."
 
 
 def listed(names: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ def answer_all(queries: Iterable[Query | QueryError], open_run: Opener, workers:
         if isinstance(query, QueryError):
             found.append(_failure(str(query)))
         elif room <= 0:
-            found.append(_failure("The answers to one request would be too big: ask for fewer at once."))
+            found.append(_failure("The answers to one request would be too big. Ask for fewer at once."))
         else:
             found.append(_answer(query, open_run, workers))
             room -= found[-1].size

@@ -106,7 +106,7 @@ class Application:
             seat = self.service.big_answers.take()
             if seat is None:
                 response.close()
-                busy = "Too many big answers wait to be read: ask for less, or try again."
+                busy = "Too many big answers are waiting to be read. Ask for less, or try again."
                 response = error_reply(busy, status=503, headers={"Retry-After": "2"})
         pace(response, connection, seat)
         return response
@@ -125,7 +125,7 @@ class Application:
         except (QueryError, ArgumentError) as error:
             return error_reply(str(error), status=400)
         except SlowBodyError:
-            return error_reply("The rest of the body did not come in time.", status=408)
+            return error_reply("The rest of the body did not arrive in time.", status=408)
         except CallError as error:
             return debugging.refusal(error)
         except ReaderError as error:

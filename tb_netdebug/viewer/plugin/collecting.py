@@ -101,10 +101,10 @@ class Collecting:
             collector.on_left(self._sessions.lost)
             self._run(collector, collector.start())
         except (OSError, ValueError, RuntimeError, ImportError) as error:
-            self._trouble = f"Trainings on other machines cannot be watched: {_reason(error)}"
+            self._trouble = f"Runs on other machines cannot be watched: {_reason(error)}"
             (logger.warning if self.is_asked_for else logger.info)("NetDebug: %s", visible(self._trouble))
         except Exception as error:
-            self._trouble = f"Trainings on other machines cannot be watched: {type(error).__name__}: {error}"
+            self._trouble = f"Runs on other machines cannot be watched: {type(error).__name__}: {error}"
             logger.exception("NetDebug could not start its collector")
         self._changed()
 
@@ -146,7 +146,7 @@ def writable(roots: Sequence[Root]) -> Path:
         raise ValueError("TensorBoard was started without --logdir.")
     path = roots[0][1]
     if is_url(path):
-        raise ValueError(f"{path} is no folder of this machine. Use `netdebug collect` with one that is.")
+        raise ValueError(f"{path} is not a folder on this machine. Use `netdebug collect` with one that is.")
     there = next(each for each in (Path(path), *Path(path).parents) if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(f"{there} cannot be written to.")
@@ -157,13 +157,13 @@ def certificate_of(flags: ServerFlags, wanted: Address) -> Certificate | None:
     from tb_netdebug.transport.credentials import Certificate
 
     if bool(flags.tls_cert) != bool(flags.tls_key):
-        raise ValueError("--netdebug_tls_cert and --netdebug_tls_key need each other.")
+        raise ValueError("--netdebug_tls_cert and --netdebug_tls_key must be given together.")
     if flags.tls_cert:
         return Certificate.read(Path(flags.tls_cert).expanduser(), Path(flags.tls_key).expanduser())
     if not wanted.is_loopback:
         raise ValueError(
-            f"{wanted} can be reached from the network, which needs --netdebug_tls_cert and "
-            "--netdebug_tls_key: `netdebug token --tls` makes them."
+            f"{wanted} can be reached from the network, so --netdebug_tls_cert and --netdebug_tls_key are "
+            "needed. `netdebug token --tls` makes both files."
         )
     return None
 
@@ -177,8 +177,8 @@ def token_of(flags: ServerFlags, wanted: Address) -> str:
     given = credentials.token_in(os.environ)
     if given is None and not wanted.is_loopback:
         raise ValueError(
-            f"{wanted} can be reached from the network, which needs --netdebug_token_file: `netdebug token` "
-            "makes a token."
+            f"{wanted} can be reached from the network, so --netdebug_token_file is needed. `netdebug "
+            "token` makes a token."
         )
     return given or credentials.new_token()
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 TOKEN_HEADER = "X-NetDebug-Token"
 MOST_BYTES = 1 << 16
-_OUR_PAGE = "Only NetDebug's own page may do this, and the request came from elsewhere."
+_OUR_PAGE = "Only NetDebug's own page may do this; this request came from elsewhere."
 
 
 def _new_token() -> str:
@@ -92,7 +92,7 @@ class Control:
             return None
         return HttpRefusal(
             403,
-            "Trainings are controlled under a name that TensorBoard knows: localhost, or one of those in "
+            "Runs can be controlled only under a host name that TensorBoard knows: localhost, or one of "
             "--netdebug_allowed_hosts.",
         )
 
@@ -100,14 +100,14 @@ class Control:
         if self.typed_token is None:
             return HttpRefusal(
                 403,
-                "Others can open this page, too: TensorBoard listens to the network, or another user of this "
-                "machine has asked. Trainings are controlled from there only with --netdebug_token_file and "
-                "a proxy with https; else start TensorBoard yourself, without --bind_all, and use a tunnel "
-                "(ssh -L).",
+                "Other people can open this page too: TensorBoard listens to the network, or another user "
+                "of this machine sent the request. Controlling runs from here needs --netdebug_token_file "
+                "and a proxy with https. Or start TensorBoard yourself without --bind_all, and use a "
+                "tunnel (ssh -L).",
             )
         if urlsplit(environ.get("HTTP_ORIGIN", "")).scheme != "https":
             return HttpRefusal(
-                403, "A token travels over https only: open this page through a proxy with https."
+                403, "A token is accepted over https only. Open this page through a proxy with https."
             )
         return None
 
@@ -119,10 +119,10 @@ class Control:
             from tb_netdebug.transport.credentials import token_fault
 
             wrong = token_fault(given)
-            more = f" It is no token at all: {wrong}." if wrong else ""
-            return HttpRefusal(403, f"That is not the token of --netdebug_token_file.{more}", is_guess=True)
+            more = f" It is not a token: {wrong}." if wrong else ""
+            return HttpRefusal(403, f"This is not the token of --netdebug_token_file.{more}", is_guess=True)
         return HttpRefusal(
-            403, "This takes the token of --netdebug_token_file: paste it on the Debugger page."
+            403, "This needs the token of --netdebug_token_file. Paste it on the Debugger page."
         )
 
 
@@ -140,7 +140,7 @@ def _foreign_origin(environ: WSGIEnvironment) -> HttpRefusal | None:
 def _other_type(environ: WSGIEnvironment) -> HttpRefusal | None:
     if environ.get("CONTENT_TYPE", "").strip().lower() == JSON and not environ.get("HTTP_CONTENT_ENCODING"):
         return None
-    return HttpRefusal(415, f"The content type has to be {JSON}, and nothing else.")
+    return HttpRefusal(415, f"The content type must be {JSON}.")
 
 
 def _wrong_token(environ: WSGIEnvironment, right: str | None) -> HttpRefusal | None:
@@ -149,16 +149,18 @@ def _wrong_token(environ: WSGIEnvironment, right: str | None) -> HttpRefusal | N
     given = environ.get("HTTP_X_NETDEBUG_TOKEN", "").encode("latin-1", "replace")
     if right is not None and same_token(right, given):
         return None
-    sentence = f"The token in {TOKEN_HEADER} is missing or an old one: reload the page."
+    sentence = f"The token in {TOKEN_HEADER} is missing or outdated. Reload the page."
     return HttpRefusal(403, sentence, is_guess=bool(given))
 
 
 def _wrong_length(environ: WSGIEnvironment, most_bytes: int) -> HttpRefusal | None:
     length = environ.get("CONTENT_LENGTH", "")
     if environ.get("HTTP_TRANSFER_ENCODING") or not length:
-        return HttpRefusal(411, "The length of the body has to be given; a body in chunks is not taken.")
+        return HttpRefusal(
+            411, "The request must state the length of its body; a chunked body is not accepted."
+        )
     if not (length.isascii() and length.isdecimal()):
-        return HttpRefusal(400, "The length of the body is no number.")
+        return HttpRefusal(400, "The length of the body is not a number.")
     if len(length) > 12 or int(length) > most_bytes:
-        return HttpRefusal(413, f"The body may have {most_bytes} bytes.")
+        return HttpRefusal(413, f"The body may have at most {most_bytes} bytes.")
     return None

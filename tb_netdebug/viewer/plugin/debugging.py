@@ -48,7 +48,7 @@ def call(service: Service, request: Request) -> Response:
     asked = _asked(request, "session", "verb", "arguments")
     arguments = asked.get("arguments", {})
     if not isinstance(arguments, dict):
-        raise QueryError("`arguments` has to be an object.")
+        raise QueryError("`arguments` must be an object.")
     value = called(service.sessions, _client(asked), _text(asked, "session"), _text(asked, "verb"), arguments)
     return json_reply(request, {"value": value})
 
@@ -58,7 +58,7 @@ def tensor(service: Service, request: Request) -> Response:
     client, key, name = _client(asked), _text(asked, "session"), _text(asked, "name")
     seat = service.downloads.take()
     if seat is None:
-        raise CallError(BUSY, "Other tensors are being downloaded: wait for one of them to end.")
+        raise CallError(BUSY, "Other tensors are being downloaded. Try again when one of them is finished.")
     try:
         download = Download(service.sessions, client, key, name, _maybe_text(asked, "slice"))
     except BaseException:
@@ -107,21 +107,21 @@ def _asked(request: Request, *names: str) -> dict[str, Any]:
     found = json_object(body_of(request))
     unknown = sorted(found.keys() - {"client", *names})
     if unknown:
-        raise QueryError(f"There is no `{unknown[0][:40]}` in this request.")
+        raise QueryError(f"This request takes no `{unknown[0][:40]}`.")
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _client(asked: dict[str, Any]) -> str:
     client = asked.get("client")
     if not isinstance(client, str) or not _CLIENT.fullmatch(client):
-        raise QueryError("`client` has to be 16 to 64 letters, digits or dashes.")
+        raise QueryError("`client` must be 16 to 64 letters, digits or dashes.")
     return client
 
 
 def _text(asked: dict[str, Any], name: str) -> str:
     value = asked.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
-        raise QueryError(f"`{name}` has to be text of at most {LONGEST_NAME} letters.")
+        raise QueryError(f"`{name}` must be text of at most {LONGEST_NAME} characters.")
     return value
 
 
@@ -131,7 +131,7 @@ def _maybe_text(asked: dict[str, Any], name: str) -> str | None:
 
 def _label(value: object) -> str:
     if not isinstance(value, str):
-        raise QueryError("`label` has to be text.")
+        raise QueryError("`label` must be text.")
     return "".join(each for each in value if each.isprintable())[:MOST_LABEL_LETTERS]
 
 
@@ -141,5 +141,5 @@ def _keys(value: object) -> list[str]:
         or len(value) > MOST_KEYS
         or not all(isinstance(each, str) for each in value)
     ):
-        raise QueryError(f"`sessions` has to be a list of at most {MOST_KEYS} keys.")
+        raise QueryError(f"`sessions` must be a list of at most {MOST_KEYS} keys.")
     return value

@@ -35,7 +35,7 @@ def stream_reply(request: Request, hub: Hub, seats: Seats) -> Response:
     seat = seats.take()
     if seat is None:
         return error_reply(
-            f"{MOST_STREAMS} pages are listening already: close some of them.",
+            f"{MOST_STREAMS} pages are open already. Close some of them.",
             status=503,
             headers={"Retry-After": str(RETRY_SECS)},
         )

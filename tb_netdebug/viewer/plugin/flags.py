@@ -57,7 +57,7 @@ def flags_of(context: TBContext) -> ServerFlags:
 def _hosts(listed: str) -> tuple[frozenset[str], tuple[str, ...]]:
     named = {each: host_name(each) for part in listed.split(",") if (each := part.strip())}
     complaints = [
-        f"--netdebug_allowed_hosts has {each[:100]!r}, which is no name of a host."
+        f"--netdebug_allowed_hosts has {each[:100]!r}, which is not a host name."
         for each, name in named.items()
         if name is None
     ]

@@ -83,13 +83,13 @@ class Gate:
         if is_ours(host, self.names) or environ.get("HTTP_SEC_FETCH_SITE") in _SAME_ORIGIN:
             return None
         port = environ.get("SERVER_PORT", "6006")
-        where = "on this machine alone" if on_loopback(environ) else "for the names that it was told"
+        where = "only on this machine" if on_loopback(environ) else "only under the names that it was given"
         return HttpRefusal(
             403,
-            f"NetDebug does not answer to the name {host[:100]!r}: TensorBoard listens {where}, "
-            "and a name that leads here may be a web page's trick to read your runs. Open "
-            f"http://localhost:{port}/ instead, reach TensorBoard through a proxy with https, or start "
-            "TensorBoard with that name in --netdebug_allowed_hosts.",
+            f"NetDebug does not answer to the name {host[:100]!r}: TensorBoard listens {where}, and an "
+            f"unknown name may be a web page's trick to read your runs. Open http://localhost:{port}/ "
+            "instead, reach TensorBoard through a proxy with https, or start TensorBoard with that name in "
+            "--netdebug_allowed_hosts.",
         )
 
 
@@ -101,8 +101,8 @@ def unproven(environ: WSGIEnvironment, *, header_only: bool = False) -> HttpRefu
         return None
     return HttpRefusal(
         403,
-        f"This takes the header {OWN_HEADER}: 1, which pages of other web sites cannot send. NetDebug's own "
-        f"page and commands send it (reload a page that is older); with curl, add -H '{OWN_HEADER}: 1'.",
+        f"This needs the header {OWN_HEADER}: 1, which pages of other web sites cannot send. NetDebug's own "
+        f"page and commands send it (reload an older page); with curl, add -H '{OWN_HEADER}: 1'.",
     )
 
 
@@ -115,9 +115,7 @@ def _foreign_page(environ: WSGIEnvironment, *, linked: bool) -> HttpRefusal | No
         foreign = origin is not None and netloc(origin) != environ.get("HTTP_HOST", "").lower()
     if not foreign:
         return None
-    return HttpRefusal(
-        403, "NetDebug answers its own page only, and this request came from another web site."
-    )
+    return HttpRefusal(403, "NetDebug answers only its own page; this request came from another web site.")
 
 
 def is_ours(host: str, names: frozenset[str]) -> bool:

@@ -23,15 +23,15 @@ logger = logging.getLogger(__name__)
 FLAGS = {
     "netdebug_listen": (
         "HOST:PORT",
-        "Where NetDebug takes the records of trainings on other machines. Without it, a free port of this "
-        "machine alone, from the first look at the NetDebug tab on.",
+        "The address at which NetDebug accepts runs from other machines. Default: a free port, for this "
+        "machine only, from the first visit to the NetDebug tab.",
     ),
     "netdebug_tls_cert": ("FILE", "The certificate (PEM) for --netdebug_listen."),
     "netdebug_tls_key": ("FILE", "The private key (PEM) of that certificate."),
-    "netdebug_token_file": ("FILE", "A file with the token that trainers have to bring."),
+    "netdebug_token_file": ("FILE", "A file with the token that agents must present."),
     "netdebug_allowed_hosts": (
         "NAMES",
-        "Further names, separated by commas, by which browsers may reach NetDebug's tab.",
+        "More host names, separated by commas, under which browsers may reach NetDebug's tab.",
     ),
 }
 
@@ -45,7 +45,7 @@ class NetDebugLoader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard
             for name, (value, meaning) in FLAGS.items():
                 group.add_argument(f"--{name}", metavar=value, type=str, default="", help=meaning)
         except Exception:
-            logger.exception("NetDebug has none of its flags; TensorBoard goes on without them.")
+            logger.exception("NetDebug's flags could not be added; TensorBoard continues without them.")
 
     def load(self, context: TBContext) -> TBPlugin | None:
         try:
@@ -53,7 +53,7 @@ class NetDebugLoader(base_plugin.TBLoader):  # type: ignore[misc]  # TensorBoard
 
             return NetDebugPlugin(context)
         except Exception as error:
-            logger.exception("NetDebug could not be loaded; TensorBoard goes on without it.")
+            logger.exception("NetDebug could not be loaded; TensorBoard continues without it.")
             return stand_in(error)
 
 
@@ -64,5 +64,5 @@ def stand_in(error: Exception) -> TBPlugin | None:
 
         return StandIn(error)
     except Exception:
-        logger.exception("NetDebug cannot even say what is wrong.")
+        logger.exception("NetDebug could not show what is wrong.")
         return None

@@ -74,11 +74,10 @@ def _with_token(page: bytes, token: str) -> bytes:
 def missing_page() -> Response:
     """Return what a checkout shows if the page was never built."""
     return notice_page(
-        "The page of NetDebug was not built",
+        "NetDebug's page was not built",
         [
-            "This installation has the recorder and the data, but not the files of the page.",
-            "A wheel brings them along. In a checkout, `make dev` builds them, for which Node.js has to be "
-            "installed; then start TensorBoard again.",
+            "This installation lacks the files of the page. Recording and the data are not affected.",
+            "A wheel contains them. In a checkout, install Node.js, run `make dev`, and restart TensorBoard.",
         ],
         status=503,
     )

@@ -40,15 +40,17 @@ class Query:
 def parse_queries(text: str) -> list[Query | QueryError]:
     """Return one entry for each query, in order. Raises QueryError if the text is no list at all."""
     if len(text) > LONGEST_TEXT:
-        raise QueryError(f"The queries are longer than {LONGEST_TEXT} characters: ask in several requests.")
+        raise QueryError(
+            f"The queries are longer than {LONGEST_TEXT} characters. Split them into several requests."
+        )
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise QueryError("The queries are not readable as JSON.") from None
+        raise QueryError("The queries are not valid JSON.") from None
     if not isinstance(found, list):
-        raise QueryError("The queries have to be a JSON array.")
+        raise QueryError("The queries must be a JSON array.")
     if len(found) > MOST_QUERIES:
-        raise QueryError(f"There are {len(found)} queries, and one request takes {MOST_QUERIES}.")
+        raise QueryError(f"There are {len(found)} queries; one request may have at most {MOST_QUERIES}.")
     return [_query_or_error(one) for one in found]
 
 
@@ -57,19 +59,19 @@ def json_object(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        raise QueryError("The body is not readable as JSON.") from None
+        raise QueryError("The body is not valid JSON.") from None
     if not isinstance(found, dict):
-        raise QueryError("The body has to be a JSON object.")
+        raise QueryError("The body must be a JSON object.")
     return found
 
 
 def parse_query(asked: object) -> Query:
     """Return the query. Raises QueryError if it is not an object whose fields are within their limits."""
     if not isinstance(asked, dict):
-        raise QueryError("A query has to be a JSON object.")
+        raise QueryError("A query must be a JSON object.")
     what = asked.get("what")
     if not isinstance(what, str) or what not in FIELDS:
-        raise QueryError(f"`what` has to be one of {', '.join(FIELDS)}.")
+        raise QueryError(f"`what` must be one of {', '.join(FIELDS)}.")
     fields, required = FIELDS[what], REQUIRED[what]
     unknown = sorted(str(name)[:40] for name in asked.keys() - fields.keys() - {"what", "run"})
     if unknown:
@@ -99,18 +101,18 @@ def _check_together(arguments: Mapping[str, Any]) -> None:
     if first is not None and last is not None and first > last:
         raise QueryError(f"`first` is {first}, which is after `last`, {last}.")
     if len(arguments.get("names", ())) * arguments.get("points", 1000) > MOST_CELLS:
-        raise QueryError(f"Names times points may be at most {MOST_CELLS}: ask for fewer points.")
+        raise QueryError(f"Names times points may be at most {MOST_CELLS}. Ask for fewer points.")
 
 
 def _text(value: object, name: str) -> str:
     if not isinstance(value, str) or len(value) > LONGEST_NAME:
-        raise QueryError(f"`{name}` has to be text of at most {LONGEST_NAME} characters.")
+        raise QueryError(f"`{name}` must be text of at most {LONGEST_NAME} characters.")
     return value
 
 
 def _names(value: object, name: str) -> list[str]:
     if not isinstance(value, list) or len(value) > MOST_NAMES:
-        raise QueryError(f"`{name}` has to be a list of at most {MOST_NAMES} names.")
+        raise QueryError(f"`{name}` must be a list of at most {MOST_NAMES} names.")
     return [_text(one, name) for one in value]
 
 
@@ -118,7 +120,7 @@ def _number(limits: range) -> Callable[[object, str], int]:
     def check(value: object, name: str) -> int:
         whole = int(value) if isinstance(value, float) and value.is_integer() else value
         if isinstance(whole, bool) or not isinstance(whole, int) or whole not in limits:
-            raise QueryError(f"`{name}` has to be a whole number from {limits.start} to {limits.stop - 1}.")
+            raise QueryError(f"`{name}` must be a whole number from {limits.start} to {limits.stop - 1}.")
         return whole
 
     return check
@@ -126,20 +128,20 @@ def _number(limits: range) -> Callable[[object, str], int]:
 
 def _kind(value: object, name: str) -> Kind:
     if not isinstance(value, str) or value not in KINDS:
-        raise QueryError(f"`{name}` has to be one of {', '.join(KINDS)}.")
+        raise QueryError(f"`{name}` must be one of {', '.join(KINDS)}.")
     return KINDS[value]
 
 
 def _statistic(value: object, name: str) -> str:
     if not isinstance(value, str) or not _STATISTIC.fullmatch(value):
-        raise QueryError(f"`{name}` has to be the name of a statistic.")
+        raise QueryError(f"`{name}` must be the name of a statistic.")
     return value
 
 
 def _pattern(value: object, name: str) -> str:
     """Return the text as an escaped regular expression: one from a browser could block a thread for years."""
     if not isinstance(value, str) or len(value) > LONGEST_PATTERN:
-        raise QueryError(f"`{name}` has to be text of at most {LONGEST_PATTERN} characters.")
+        raise QueryError(f"`{name}` must be text of at most {LONGEST_PATTERN} characters.")
     return f"(?i){re.escape(value)}"
 
 

@@ -116,7 +116,7 @@ class LogdirReader:
             try:
                 work()
             except Exception:
-                logger.exception("NetDebug could not follow the logdir, and tries again.")
+                logger.exception("NetDebug could not follow the logdir; it tries again.")
                 with self._news:
                     self._news.wait_for(lambda: self._is_closed, timeout=AGAIN_SECS)
 

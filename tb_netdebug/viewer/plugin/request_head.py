@@ -43,11 +43,11 @@ def misshapen(environ: WSGIEnvironment) -> HttpRefusal | None:
     """Return why a request gets no answer whatever it asks for, or None if it is well formed."""
     target = environ.get("RAW_URI") or environ.get("REQUEST_URI") or "/"
     if not target.startswith("/"):
-        return _wrong("its target has to be a path; the name of the server belongs into Host alone")
+        return _wrong("its target must be a path; the server name belongs only in Host")
     if environ.get("SERVER_PROTOCOL", "HTTP/1.1") not in _VERSIONS:
-        return _wrong("it has to end its first line with HTTP/1.1")
+        return _wrong("its first line must end with HTTP/1.1")
     if environ.get("HTTP_TRANSFER_ENCODING") and environ.get("REQUEST_METHOD") in READING:
-        return _wrong("a request that reads has no body in chunks")
+        return _wrong("a read request must not have a chunked body")
     head = head_of(environ)
     return None if head is None else _wrong_line(head) or _wrong_headers(head)
 
@@ -72,16 +72,16 @@ def head_of(environ: WSGIEnvironment) -> Head | None:
 def _wrong_line(head: Head) -> HttpRefusal | None:
     if _FIRST_LINE.fullmatch(head.line):
         return None
-    return _wrong("its first line has to be a method, a path and HTTP/1.1, with one blank between them")
+    return _wrong("its first line must be a method, a path and HTTP/1.1, separated by single spaces")
 
 
 def _wrong_headers(head: Head) -> HttpRefusal | None:
     if head.headers.defects:
-        return _wrong("a line of its headers is none")
+        return _wrong("one of its header lines is invalid")
     seen: set[str] = set()
     for name, value in head.headers.items():
         if "\n" in value or "\r" in value:
-            return _wrong("a header goes on in the next line")
+            return _wrong("a header continues on the next line")
         lower = name.lower()
         if lower in seen and lower in _ONCE:
             return _wrong(f"it has more than one {lower}")

@@ -20,7 +20,7 @@ def nowhere(service: Service, request: Request) -> Response:
 def static(service: Service, request: Request) -> Response:
     file = service.files.get(_place(request))
     if file is None:
-        return error_reply("The page of NetDebug has no such file: reload it.", status=404)
+        return error_reply("NetDebug's page has no such file. Reload the page.", status=404)
     return pages.serve(file, request)
 
 
@@ -67,7 +67,7 @@ def _place(request: Request) -> str:
 def _run_name(request: Request) -> str:
     name = request.args.get("run")
     if name is None:
-        raise QueryError("Which run? Give its name as `run=`.")
+        raise QueryError("`run` is missing. Give the name of a run as `run=`.")
     return run_name(name)
 
 

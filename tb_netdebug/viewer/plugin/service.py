@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
     from tb_netdebug.viewer.plugin.flags import ServerFlags
 
-NO_LOGDIR = "TensorBoard was started without --logdir, so there is nothing to look at."
+NO_LOGDIR = "TensorBoard was started without --logdir, so there are no runs to show."
 # How many queries compute at once; each of them slows the streams a little.
 MOST_AT_WORK = 2
 MOST_DOWNLOADS = 4

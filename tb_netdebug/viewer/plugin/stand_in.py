@@ -26,7 +26,7 @@ _PAGE = """<!doctype html>
 <h1>NetDebug could not be started</h1>
 <p>{reason}</p>
 <p>The rest of TensorBoard is not affected. The terminal in which TensorBoard runs shows where it happened,
-and <code>netdebug doctor</code> what is missing on this machine.</p>
+and <code>netdebug doctor</code> lists what is missing on this machine.</p>
 </html>
 """
 _HEADERS = [

@@ -28,7 +28,7 @@ MOST_BYTES = 16 << 20
 SECS_BETWEEN = 10.0
 REST_PER_WORK = 10.0
 MOST_KEPT = 64
-IN_BACKGROUND = "It is long, and is being judged in the background now."
+IN_BACKGROUND = "It is long, so it is now judged in the background."
 
 Judged = dict[str, Any]
 

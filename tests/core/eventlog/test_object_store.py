@@ -160,7 +160,7 @@ def test_what_the_store_did_not_take_goes_with_the_next_run(mortal: S3Server) ->
         writer = EventWriter(local_folder(URL) / "first")
         write(writer, [recorded.record(step) for step in range(20)])
         writer.close(timeout_secs=1.0)
-    assert any("the next training on this machine" in each for each in told), told
+    assert any("the next run on this machine" in each for each in told), told
     program = (
         "import os; from tests.support import recorded\n"
         "from tb_netdebug.core.eventlog.writer import EventWriter, run_log\n"
@@ -185,7 +185,7 @@ def test_what_the_store_did_not_take_goes_with_the_next_run(mortal: S3Server) ->
 @pytest.mark.parametrize(
     ("url", "next_step"),
     [
-        ("s3://no-such-bucket-here/runs", "Make the bucket"),
+        ("s3://no-such-bucket-here/runs", "Create the bucket"),
         ("sink://somewhere/runs", "Install its driver"),
     ],
 )

@@ -201,7 +201,7 @@ def test_one_that_fails_does_not_end_the_following(logdir: Path, caplog: pytest.
     append(path, range(2, 4))
     news.wait_for_run("a")
     following.close()
-    assert "could not take in" in caplog.text
+    assert "could not read the changes" in caplog.text
 
 
 def test_closing_leaves_nothing_open(logdir: Path) -> None:

@@ -89,7 +89,9 @@ def test_roots_that_cannot_be_read(logdir: Path) -> None:
     known = looked(("x", logdir / "missing"), ("y", "nosuch://bucket/logs"), ("", logdir))
     assert ["a"] == list(known.runs)
     assert [f"{logdir}/missing cannot be read: No such file or directory."] == known.complaints[:1]
-    assert known.complaints[1].startswith("nosuch://bucket/logs cannot be read: there is no driver for it")
+    assert known.complaints[1].startswith(
+        "nosuch://bucket/logs cannot be read: no fsspec driver is installed for it"
+    )
     write_blocks(logdir / "missing", plain(range(2)))
     assert known.refresh()
     assert (1, ["a", "missing", "x"]) == (len(known.complaints), list(known.runs))

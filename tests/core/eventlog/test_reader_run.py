@@ -137,7 +137,7 @@ def test_a_payload_that_is_no_block_is_a_loss(logdir: Path) -> None:
     run = read_run(logdir)
     assert list(range(10)) == run.main.steps.tolist()
     assert [(size, len(frame(junk)))] == [(loss.gap.offset, loss.gap.size) for loss in run.losses]
-    assert "no message of NetDebug" in run.losses[0].complaint
+    assert "not a NetDebug message" in run.losses[0].complaint
 
 
 def test_a_newer_format_is_refused_with_one_sentence(logdir: Path) -> None:

@@ -177,7 +177,7 @@ def test_strict_raises_at_close_too(logdir: Path) -> None:
 def test_what_is_no_picture_is_refused_at_the_users_line(logdir: Path) -> None:
     """It is a mistake in the call, unlike a disk that fails."""
     writer = EventWriter(logdir)
-    with pytest.raises(ValueError, match="An image is"):
+    with pytest.raises(ValueError, match="An image m"):
         writer.image("attention", [1.0, 2.0], step=0)
 
 

@@ -272,7 +272,7 @@ def test_cost_is_counted(sampler: MemorySampler) -> None:
 
 def test_describe_says_what_is_not_known_yet() -> None:
     """Before the first reading nobody knows whether there is a GPU."""
-    assert MemorySampler().describe() == "Host memory is recorded; GPUs were not looked for yet."
+    assert MemorySampler().describe() == "Host memory is recorded; GPUs were not searched for yet."
 
 
 def test_an_open_sampler_does_not_disturb_the_end_of_the_interpreter() -> None:

@@ -143,14 +143,16 @@ def test_unknown_process_memory_is_absent(library: Path, used: int) -> None:
     """Where the driver does not say what a process uses, there is no reading and a reason."""
     readings, reason = run(READ_ONCE, library, FAKE_NVML_PROCESS_0=used, FAKE_NVML_PROCESS_1=used)
     assert readings == without("/process")
-    assert "GPU 0 processes not available because the driver does not say how much memory" in reason
+    assert "GPU 0 processes not available because the driver does not report how much memory" in reason
 
 
 def test_process_ids_from_outside_a_container_are_recognised(library: Path) -> None:
     """Ids that nobody has here are the host's, not ours."""
     readings, reason = run(READ_ONCE, library, FAKE_NVML_PIDS=NO_SUCH_PID)
     assert readings == without("/process")
-    assert "GPU 1 processes not available because the driver names processes by ids from outside" in reason
+    assert (
+        "GPU 1 processes not available because the driver identifies processes by ids from outside" in reason
+    )
 
 
 def test_old_drivers_are_read_by_their_old_functions(tmp_path: Path) -> None:
@@ -261,7 +263,7 @@ show(*show_later)
 
 def test_no_device_is_told(library: Path) -> None:
     """A driver without a GPU is not an error, and there is nothing to read."""
-    told = "GPUs not available because the NVIDIA driver sees no device"
+    told = "GPUs not available because the NVIDIA driver finds no device"
     assert run(READ_ONCE, library, FAKE_NVML_DEVICES=0) == [{}, told]
 
 

@@ -113,7 +113,7 @@ def test_an_eager_training_stops_at_layers(tmp_path: Path) -> None:
         hidden = rig.ask("tensor", name="input:last")
         assert [32, 8] == hidden["shape"]
         assert 0.0 == hidden["statistics"]["min"]
-        with pytest.raises(ClientError, match="not within reach"):
+        with pytest.raises(ClientError, match="not available here"):
             rig.ask("tensor", name="output:last")
         assert ("backward", None, "before") == rig.where("step", by="layer")
         assert ("optimizer", None, "before") == rig.where("step", by="optimizer")

@@ -228,7 +228,7 @@ def test_a_loop_of_ones_own_is_not_told_to_follow_operations(tmp_path: Path) -> 
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             monitor.step(loss=loss)
     ((step, fact),) = facts_of(tmp_path)
-    assert (2, "loss", "operations are followed in `fit` alone, not in loops of one's own") == (
+    assert (2, "loss", "operations are followed only in `fit`, not in custom loops") == (
         step, fact["what"], fact["why_not"],
     )  # fmt: skip
     (run,) = nd.check(tmp_path).runs

@@ -87,7 +87,7 @@ def test_what_was_traced_without_us_is_not_traced_again(tmp_path: Path) -> None:
     model, counting = built()
     fit(model, [])
     calls = counting.calls
-    with pytest.warns(Warning, match="traced it before NetDebug came"):
+    with pytest.warns(Warning, match="traced it before NetDebug was attached"):
         fit(model, [nd.KerasCallback(tmp_path, **OPTIONS)])
     assert calls == counting.calls
     assert not is_all_of_keras(model)
@@ -133,7 +133,7 @@ def test_a_step_that_makes_variables(tmp_path: Path) -> None:
         return fit(model, callbacks), Model.scale.numpy()
 
     expected = trained([])
-    with pytest.warns(Warning, match="makes variables"):
+    with pytest.warns(Warning, match="creates variables"):
         assert expected == trained([nd.KerasCallback(tmp_path, **OPTIONS)])
 
 

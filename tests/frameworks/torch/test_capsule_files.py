@@ -81,32 +81,32 @@ def call_with(**other: Any) -> dict[str, Any]:
 NOTHING = torch.zeros(())
 # What is refused, and a word of the sentence.
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "a list that holds itself": (lambda: content(extra=itself()), "hold themselves"),
-    "itself as an argument": (lambda: call_with(args=itself()), "hold themselves"),
-    "nested deep": (lambda: content(extra=deep(300)), "nested too deep"),
+    "a list that holds itself": (lambda: content(extra=itself()), "contain themselves"),
+    "itself as an argument": (lambda: call_with(args=itself()), "contain themselves"),
+    "nested deep": (lambda: content(extra=deep(300)), "nested too deeply"),
     "doubled forty times": (lambda: content(extra=doubled(40)), "more values"),
     "200 000 optimizers": (lambda: content(optimizers=[{}] * 200_000), "200000 optimizers"),
     "an expanded tensor": (lambda: call_with(args=[NOTHING.expand(1 << 40)]), "bigger than the file"),
     "many expanded ones": (lambda: content(extra=[NOTHING.expand(1 << 27)] * 9), "bigger than the file"),
-    "a step without end": (lambda: content(step=10**300), "no number of a step"),
+    "a step without end": (lambda: content(step=10**300), "not a step number"),
     "a number of 2 000 bytes": (lambda: content(step=10**5000), "cannot be read as a capsule"),
     "a step that is none": (lambda: content(step=float("nan")), "'step' is missing"),
     "a step that is a flag": (lambda: content(step=True), "'step' is missing"),
-    "a version that is a text": (lambda: content(netdebug_capsule="1"), "no capsule"),
-    "calls of a number": (lambda: content(calls=[3]), "not complete"),
-    "names that are numbers": (lambda: call_with(kwargs={1: 2}), "not complete"),
-    "random numbers of a wrong kind": (lambda: call_with(random=torch.zeros(3)), "not complete"),
+    "a version that is a text": (lambda: content(netdebug_capsule="1"), "not a NetDebug capsule"),
+    "calls of a number": (lambda: content(calls=[3]), "incomplete"),
+    "names that are numbers": (lambda: call_with(kwargs={1: 2}), "incomplete"),
+    "random numbers of a wrong kind": (lambda: call_with(random=torch.zeros(3)), "incomplete"),
     "random numbers on no device": (
         lambda: call_with(random=torch.zeros(5056, dtype=torch.uint8, device="meta")),
-        "not complete",
+        "incomplete",
     ),
-    "casts of a wrong type": (lambda: call_with(autocast={"cpu": 3}), "not complete"),
-    "weights that are a list": (lambda: content(models={"": [1]}), "'models' is of a wrong type"),
-    "weights without names": (lambda: content(models={"": {1: NOTHING}}), "'models' is of a wrong type"),
-    "modes that are a text": (lambda: content(evaluating={"": "all"}), "'evaluating' is of a wrong type"),
-    "modes that are numbers": (lambda: content(evaluating={"": [1]}), "'evaluating' is of a wrong type"),
-    "optimizers that are none": (lambda: content(optimizers=[1]), "'optimizers' is of a wrong type"),
-    "what was left out is no text": (lambda: content(left_out=[1]), "'left_out' is of a wrong type"),
+    "casts of a wrong type": (lambda: call_with(autocast={"cpu": 3}), "incomplete"),
+    "weights that are a list": (lambda: content(models={"": [1]}), "'models' has the wrong type"),
+    "weights without names": (lambda: content(models={"": {1: NOTHING}}), "'models' has the wrong type"),
+    "modes that are a text": (lambda: content(evaluating={"": "all"}), "'evaluating' has the wrong type"),
+    "modes that are numbers": (lambda: content(evaluating={"": [1]}), "'evaluating' has the wrong type"),
+    "optimizers that are none": (lambda: content(optimizers=[1]), "'optimizers' has the wrong type"),
+    "what was left out is no text": (lambda: content(left_out=[1]), "'left_out' has the wrong type"),
 }  # fmt: skip
 
 
@@ -183,7 +183,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     """A pipe that nobody writes to, a device without end, a folder: none of them is opened."""
     os.mkfifo(tmp_path / "pipe.pt")
     for path in (tmp_path / "pipe.pt", Path("/dev/zero"), tmp_path):
-        assert "no regular file" in refused(path), path
+        assert "not a regular file" in refused(path), path
     assert "there is no file" in refused(tmp_path / "nowhere.pt")
 
 

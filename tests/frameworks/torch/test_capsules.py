@@ -107,7 +107,7 @@ def test_three_are_enough(logdir: Path) -> None:
         assert [] == told
         assert monitor.capsule() is None
     assert 3 == len(capsules(logdir))
-    assert ["NetDebug: no capsule of step 12 was written: 3 capsules are enough for a run."] == told
+    assert ["NetDebug: no capsule of step 12 was written: a run keeps at most 3 capsules."] == told
     assert optimizer.state_dict()["param_groups"]
 
 
@@ -177,8 +177,8 @@ def test_an_exception_between_two_steps(logdir: Path, capsys: pytest.CaptureFixt
         stop(ValueError)(train(monitor, model, optimizer, bad=lambda _: False))
     assert [] == capsules(logdir)
     assert [
-        "NetDebug: no capsule of this ValueError was written: it came between two steps, when no batch was "
-        "in the model."
+        "NetDebug: no capsule of this ValueError was written: it happened between two steps, when no batch "
+        "was in the model."
     ] == [line for line in capsys.readouterr().err.splitlines() if "capsule" in line]
 
 
@@ -362,8 +362,8 @@ def test_arguments_of_all_kinds(logdir: Path) -> None:
     assert [1, (2.5, None)] == call["args"][1]
     assert call["kwargs"]["mask"][3] is None
     assert [
-        "argument of call 0[2]: a float32 is no plain value",
-        "argument of call 0[mask][3]: a object is no plain value",
+        "argument of call 0[2]: a float32 is not a plain value",
+        "argument of call 0[mask][3]: a object is not a plain value",
     ] == content["left_out"]
 
 
@@ -446,7 +446,7 @@ def test_a_batch_whose_file_was_truncated_is_left_out(rows: int, tmp_path: Path)
     ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (0, "ended") == (ran.returncode, ran.stdout[-6:].strip()), ran.stderr
     content = torch.load(tmp_path / "logs/run/capsules/step-5.pt", weights_only=True)
-    assert ["argument of call 0[0]: its memory cannot be read any more"] == content["left_out"]
+    assert ["argument of call 0[0]: its memory can no longer be read"] == content["left_out"]
     (call,) = content["calls"]
     assert ([None], False) == (call["args"], call["complete"])
     assert {"weight", "bias"} == set(content["models"][""])

@@ -319,7 +319,7 @@ def test_a_model_that_talks_to_others_is_not_called_again(logdir: Path, facts: l
         train(Talking(), rows, logdir, steps=1)
     finally:
         torch.distributed.destroy_process_group()
-    assert "talks to other processes" in facts[0]["why_not"]
+    assert "communicates with other processes" in facts[0]["why_not"]
 
 
 def test_a_compiled_model_is_followed_uncompiled(logdir: Path, facts: list[dict[str, Any]]) -> None:

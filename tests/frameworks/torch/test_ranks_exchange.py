@@ -183,7 +183,7 @@ def test_a_process_that_dies(start: Start, monkeypatch: pytest.MonkeyPatch) -> N
     ranks[0].step(0)
     ranks[0].step(1)
     until(lambda: bool(ranks[0].exchange.complaint))
-    assert "cannot talk to each other" in ranks[0].exchange.complaint
+    assert "cannot communicate" in ranks[0].exchange.complaint
     ranks[0].finish()
     assert [part(0, 1)] == [each.summary for each in ranks[0].found[1]]
 

@@ -466,7 +466,9 @@ def test_a_compiled_model(logdir: Path) -> None:
             optimizer.step()
             end_step(script, monitor)
         assert ("batch", "optimizer") == script.bench.can
-        assert ["OptimizedModule: torch.compile leaves no place to stop within it."] == script.bench.cannot
+        assert [
+            "OptimizedModule: it is compiled by torch.compile, so the run cannot stop within it."
+        ] == script.bench.cannot
     assert [
         "before forward of OptimizedModule",
         "after forward of OptimizedModule",
@@ -484,7 +486,9 @@ def test_a_compiled_part_of_a_model(logdir: Path) -> None:
     with stepped(logdir, model, needs=LAYERS, activations=False) as (script, _):
         one_step(model, torch.ones(3, 2))
         assert ("batch", "layer", "backward", "optimizer") == script.bench.can
-        assert ["0: torch.compile leaves no place to stop within it."] == script.bench.cannot
+        assert [
+            "0: it is compiled by torch.compile, so the run cannot stop within it."
+        ] == script.bench.cannot
     assert around("Sequential", *calls("1")) == script.told
 
 
@@ -493,7 +497,7 @@ def test_scripted_layers(logdir: Path) -> None:
     model = nn.Sequential(torch.jit.script(nn.Linear(2, 2)), nn.Linear(2, 1))
     with stepped(logdir, model, needs=LAYERS) as (script, _):
         model(torch.ones(3, 2))
-        assert ["0: TorchScript leaves no place to stop at it."] == script.bench.cannot
+        assert ["0: it is TorchScript, so the run cannot stop at it."] == script.bench.cannot
     assert around("Sequential", *calls("1")) == script.told
 
 

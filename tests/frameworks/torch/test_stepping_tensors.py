@@ -132,10 +132,10 @@ def test_a_loss_that_no_function_of_torch_has_made(logdir: Path) -> None:
     [
         ("weight:9.weight", "there is no parameter '9.weight'"),
         ("gradient:0.weight", "0.weight has no gradient now"),
-        ("update:0.weight", "update:0.weight is known from the next batch on"),
+        ("update:0.weight", "update:0.weight is available from the next batch on"),
         ("state:0.weight/exp_avg", "no optimizer has state:0.weight/exp_avg"),
         ("output:0", "output:0 was not seen in this batch"),
-        ("nonsense", "'nonsense' is no name of a tensor"),
+        ("nonsense", "'nonsense' is not the name of a tensor"),
     ],
 )
 def test_what_is_not_there_is_said_with_a_way_out(name: str, sentence: str, logdir: Path) -> None:
@@ -219,7 +219,7 @@ def test_more_than_there_is_room_for_is_not_kept(logdir: Path, monkeypatch: pyte
         monkeypatch.setattr(script.bench._kept, "_most_bytes", 48 + 400 * 2)
         model(torch.ones(2, 6))
         assert "output:1" in names(script)
-        with pytest.raises(WorkbenchError, match=r"output:2 is gone: .* more than is kept"):
+        with pytest.raises(WorkbenchError, match=r"output:2 is gone: .* exceed the memory"):
             script.bench.tensor("output:2")
     assert 512 << 20 == kept.MOST_BYTES
 
@@ -291,7 +291,7 @@ def test_an_update_that_is_asked_for_before_the_step(logdir: Path) -> None:
         script.bench.need(NOTHING)
         train()
         script.bench.need(wanted)
-        with pytest.raises(WorkbenchError, match="known from the next batch on"):
+        with pytest.raises(WorkbenchError, match="available from the next batch on"):
             script.bench.tensor("update:0.weight")
 
 
@@ -417,7 +417,7 @@ def test_within_a_transform_of_torch_nothing_can_be_kept(logdir: Path) -> None:
 
 UNREADABLE: dict[str, tuple[Callable[[], torch.Tensor], str]] = {
     "meta": (lambda: torch.ones(2, device="meta"), "on the meta device"),
-    "freed": (lambda: resized(torch.ones(2)), "its memory has been given back"),
+    "freed": (lambda: resized(torch.ones(2)), "its memory is freed"),
 }
 
 
@@ -547,8 +547,8 @@ def test_learning_rates(logdir: Path) -> None:
     [
         (1, None, 0.1, "there is no optimizer 1"),
         (0, 1, 0.1, "optimizer 0 has no group 1"),
-        (0, 0, -1.0, "a learning rate is a number from 0 on"),
-        (0, 0, math.nan, "a learning rate is a number from 0 on"),
+        (0, 0, -1.0, "a learning rate must be a number that is not negative"),
+        (0, 0, math.nan, "a learning rate must be a number that is not negative"),
     ],
 )
 def test_learning_rates_that_cannot_be_set(

@@ -174,7 +174,7 @@ def test_tables_of_tensor_subclasses_find_the_function(calls: list[Any]) -> None
 
 def test_only_plain_functions() -> None:
     """What is written in C has no code that could be exchanged."""
-    with pytest.raises(TypeError, match="no plain function"):
+    with pytest.raises(TypeError, match="not a plain function"):
         listen(torch.relu, before=lambda _: None)
 
 

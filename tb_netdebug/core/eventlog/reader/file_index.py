@@ -32,7 +32,7 @@ WITNESS = b"witness"
 _REASONS = (
     "no record begins here, though one should",
     "the checksum of this record is wrong",
-    "this record could not be understood",
+    "this record could not be decoded",
 )
 _TAIL = "the file ends within a record"
 
@@ -120,7 +120,7 @@ class FileIndex:
             return
         with self.storage.open(self.path) as file:
             if self._seal and file.at(self.at - len(self._seal), len(self._seal)) != self._seal:
-                raise FileExistsError("the file was written anew")
+                raise FileExistsError("the file was replaced")
             yield from self._read(file, state.size)
         self.entries.trim()
         self.state = state

@@ -68,7 +68,7 @@ class Follower:
             try:
                 self._on_change(names, listing_changed)
             except Exception:  # a failing callback must not stop the watch
-                logger.exception("NetDebug could not take in what has changed in the logdir")
+                logger.exception("NetDebug could not read the changes in the logdir")
 
 
 def pace_of(root: LogdirRoot) -> float:

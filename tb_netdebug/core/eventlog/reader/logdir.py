@@ -39,7 +39,7 @@ class LogdirRoot:
             self.complaint = f"{self.url} cannot be read: {error.strerror or error}."
         else:
             if len(self.folders) >= places.MOST_FOLDERS:
-                self.complaint = f"{self.url} has more folders than NetDebug looks into: name one of them."
+                self.complaint = f"{self.url} has more folders than NetDebug searches. Give one of them."
 
 
 class LogDir:

@@ -32,14 +32,14 @@ class ObjectStore:
         try:
             filesystem, path = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
-            raise OSError(f"there is no driver for it: {error}") from error
+            raise OSError(f"no fsspec driver is installed for it: {error}") from error
         return cls(filesystem), str(path).rstrip("/")
 
     def walk(self, root: str) -> Iterator[tuple[str, dict[str, FileState]]]:
         self._filesystem.invalidate_cache()
         with _as_os_errors():
             if not self._filesystem.exists(root or "/"):
-                raise FileNotFoundError(2, "there is nothing of that name", root)
+                raise FileNotFoundError(2, "there is nothing with this name", root)
             found = self._filesystem.find(root, detail=True)
         folders: dict[str, dict[str, FileState]] = {}
         for path, details in found.items():

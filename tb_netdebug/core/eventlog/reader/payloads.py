@@ -45,7 +45,7 @@ def payload_at(path: Path, offset: int, number: int = 0) -> bytes:
     frame = read_frame(path, offset)
     found = [] if frame is None else [each for each in _payloads_in(frame) if isinstance(each, StoredPayload)]
     if number >= len(found):
-        raise DamagedBlock("a record that was there has gone: the file was changed while it was read")
+        raise DamagedBlock("a record disappeared: the file was changed while it was read")
     return found[number].data
 
 

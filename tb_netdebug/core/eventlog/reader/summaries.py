@@ -110,7 +110,7 @@ class Summaries(FollowedFiles):
             return
         if name not in tags:
             if len(self.scalars) + len(self.histograms) >= MOST_TAGS:
-                self.complaints["tags"] = f"This run has more than {MOST_TAGS} tags; the others are left out."
+                self.complaints["tags"] = f"This run has more than {MOST_TAGS} tags; the rest are left out."
                 return
             tags[name] = Tag(Growing(points.dtype))
         tags[name].add(points, most)

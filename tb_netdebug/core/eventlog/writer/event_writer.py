@@ -136,7 +136,7 @@ class EventWriter:
             return
         self._raise_failure()
         self._warn(
-            f"NetDebug was closed before all records were in {self._log.run_dir}: "
+            f"NetDebug was closed before all records were written to {self._log.run_dir}: "
             f"{self._worker.error or 'the disk did not answer in time'}. The last records are lost."
         )
 
@@ -192,13 +192,14 @@ class EventWriter:
             room = f"{self._backlog.limit_bytes >> 20} MiB"
             self._warn(
                 f"NetDebug cannot write to {self._log.run_dir}: {error}. The training goes on. Records wait "
-                f"in memory, up to {room}, then the newest are dropped and counted; writing goes on as soon "
-                f"as it works again. Make room there, or pass another logdir. {_HOW_TO_SILENCE}"
+                f"in memory, up to {room}; beyond that, the newest are dropped and counted. Writing "
+                "continues as soon as it works again. Free some space there, or pass another logdir. "
+                f"{_HOW_TO_SILENCE}"
             )
         else:
             self._warn(
                 f"NetDebug could not record something: {type(error).__name__}: {error}. The training goes "
-                f"on, and what is missing is counted. {_HOW_TO_SILENCE}"
+                f"on; missing records are counted. {_HOW_TO_SILENCE}"
             )
 
     def _warn(self, message: str) -> None:

@@ -21,9 +21,11 @@ def pixels(picture: ArrayLike) -> NDArray[np.uint8]:
     if array.ndim == 3 and array.shape[2] not in _COLOR_TYPES and array.shape[0] in _COLOR_TYPES:
         array = np.moveaxis(array, 0, 2)
     if array.ndim != 3 or array.shape[2] not in _COLOR_TYPES or 0 in array.shape:
-        raise ValueError(f"An image is H×W, H×W×C or C×H×W with C of 1 to 4, not {np.shape(picture)}.")
+        raise ValueError(f"An image must be H×W, H×W×C or C×H×W with C from 1 to 4, not {np.shape(picture)}.")
     if array.shape[0] * array.shape[1] > MAX_PIXELS:
-        raise ValueError(f"An image has at most {MAX_PIXELS} pixels, not {array.shape[0] * array.shape[1]}.")
+        raise ValueError(
+            f"An image may have at most {MAX_PIXELS} pixels, not {array.shape[0] * array.shape[1]}."
+        )
     return _bytes_of(array)
 
 
@@ -35,7 +37,7 @@ def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
         known = np.nan_to_num(array.astype(np.float32), nan=0.0, posinf=1.0, neginf=0.0)
         scaled = np.rint(np.clip(known, 0.0, 1.0) * 255.0)
     else:
-        raise ValueError(f"An image holds bytes or floats from 0 to 1, not {array.dtype}.")
+        raise ValueError(f"An image must hold bytes or floats from 0 to 1, not {array.dtype}.")
     pixels: NDArray[np.uint8] = scaled.astype(np.uint8)
     return pixels
 

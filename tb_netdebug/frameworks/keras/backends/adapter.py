@@ -281,4 +281,4 @@ class BackendAdapter(ABC):
             found = [self.read(tensor) for _, tensor in tensors_in(value)]
             self._collector.scalars[name] = float(np.mean(found[0] if found else value, dtype=np.float64))
         except (TypeError, ValueError) as error:
-            self._refusals.refuse(name, f"a {type(value).__name__} is no number ({error})")
+            self._refusals.refuse(name, f"a {type(value).__name__} is not a number ({error})")

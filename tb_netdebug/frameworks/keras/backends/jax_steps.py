@@ -35,24 +35,22 @@ MOST_KINDS = 8
 PARTS = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
 
 OWN_STEP = (
-    "the model has a train_step of its own, which JAX compiles as a whole; weights, updates and what it "
-    "returns are recorded"
+    "the model has its own train_step, which JAX compiles as a whole; weights, updates and its results are "
+    "recorded"
 )
 SEVERAL = (
-    "steps_per_execution is more than 1, so that Keras comes back after several batches only; weights, their "
+    "steps_per_execution is more than 1, so Keras returns only after several batches; weights, their "
     "updates in that time and the running loss are recorded"
 )
 
 
 TRACED = (
-    "JAX traced it before NetDebug came, and to trace it again would run your code again; weights, "
-    "updates and "
-    "what it returns are recorded. Watch the model before its first fit, or call compile() again"
+    "JAX traced it before NetDebug was attached, and tracing it again would run your code again; weights, "
+    "updates and its results are recorded. Watch the model before its first fit, or call compile() again"
 )
 CALLS_PYTHON = (
-    "it calls Python from within (a callback), which must not run a second time for a look; weights, "
-    "updates and "
-    "what it returns are recorded"
+    "it calls back into Python, and that code must not run a second time; weights, updates and its results "
+    "are recorded"
 )
 
 

@@ -26,7 +26,7 @@ from tb_netdebug.recording.settings import Settings
 
 SECOND_LOOK = (
     "JAX compiles the training step as a whole; layers and gradients of sampled batches come from a "
-    "program of their own, for which none of your Python runs"
+    "separate program, which runs none of your Python code"
 )
 
 
@@ -224,6 +224,6 @@ def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
         if not isinstance(each, keras.optimizers.Optimizer):
             raise TypeError(
                 f"optimizer is a {type(each).__name__}, not a keras.optimizers.Optimizer; leave it out, and "
-                "the one that the model was compiled with is taken"
+                "NetDebug uses the one that the model was compiled with"
             )
     return lambda collector, guard, settings: KerasOnJax(models, optimizers, collector, guard, settings)

@@ -40,7 +40,7 @@ from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
 
 COMPILED = (
-    "with jit_compile=True Keras gives the training step to torch.compile, which leaves no place for hooks; "
+    "with jit_compile=True, Keras passes the training step to torch.compile, which allows no hooks; "
     "weights, updates and the running loss are recorded"
 )
 MOST_INPUTS = 4
@@ -303,6 +303,7 @@ def adapter_of(models: dict[str, Any], optimizer: Any) -> MakeAdapter:
     for each in optimizers:
         if not isinstance(each, keras.optimizers.Optimizer):
             raise TypeError(
-                f"optimizer is a {type(each).__name__}, and another one is of Keras: watch() takes one kind"
+                f"optimizer is a {type(each).__name__}, and another one is a Keras optimizer: watch() takes "
+                "only one kind"
             )
     return lambda collector, guard, settings: KerasOnTorch(models, optimizers, collector, guard, settings)

@@ -16,7 +16,7 @@ from tb_netdebug.frameworks.keras.layers import WatchedWeight
 from tb_netdebug.frameworks.keras.stepping.source import Array, Shown, TensorSource, rate_variable
 from tb_netdebug.frameworks.keras.stepping.visible_tensors import owner
 
-WHOLE = "JAX runs the training step as a whole, which leaves no place to stop within it."
+WHOLE = "JAX runs the training step as a whole, so the run cannot stop within it."
 NAMES = {"inputs": "batch", "targets": "label", "values": "loss"}
 
 

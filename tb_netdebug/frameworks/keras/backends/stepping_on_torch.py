@@ -14,8 +14,8 @@ from tb_netdebug.frameworks.keras.layers import WatchedWeight
 from tb_netdebug.frameworks.keras.stepping.source import Array, TensorSource
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 
-COMPILED = "With jit_compile=True torch compiles the training step, which leaves no place to stop within it."
-CALLS = "Keras tells of layers and optimizers, not of the backward pass of single layers and of operations."
+COMPILED = "With jit_compile=True, torch compiles the training step, so the run cannot stop within it."
+CALLS = "Keras reports layers and optimizers, but not operations or the backward pass of single layers."
 
 is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id

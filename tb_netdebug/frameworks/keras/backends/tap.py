@@ -53,7 +53,7 @@ class EagerTap:
     function of the backend from which nothing gets out.
     """
 
-    unfollowed = "operations are followed on TensorFlow alone"
+    unfollowed = "operations are followed only on TensorFlow"
 
     def __init__(
         self, network: BackendNetwork, guard: Guard, read: Read, is_ours: Callable[[Any], bool]

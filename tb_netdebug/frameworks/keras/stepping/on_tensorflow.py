@@ -21,15 +21,15 @@ from tb_netdebug.frameworks.keras.variables import value_of
 
 NUMBERLESS = (tf.string, tf.variant, tf.resource)
 GRAPH = (
-    "The training step is one graph of TensorFlow, which leaves no place to stop within it: compile the "
-    "model with run_eagerly=True to step by layer."
+    "The training step is one TensorFlow graph, so the run cannot stop within it: compile the model with "
+    "run_eagerly=True to step by layer."
 )
 OWN_GRAPH = (
-    "The training step is a tf.function, which leaves no place to stop within it: "
-    "tf.config.run_functions_eagerly(True) lets it be stepped by layer."
+    "The training step is a tf.function, so the run cannot stop within it: call "
+    "tf.config.run_functions_eagerly(True) to step by layer."
 )
-REPLICAS = "Several replicas train on threads of TensorFlow's: only whole batches can be stopped at."
-TAPE = "The tape of TensorFlow gives all gradients at once, and Keras does not tell of operations."
+REPLICAS = "Several replicas train on TensorFlow's threads, so the run can stop only at whole batches."
+TAPE = "TensorFlow's tape returns all gradients at once, and Keras does not report operations."
 
 
 class OnTensorFlow(TensorSource):

@@ -86,8 +86,8 @@ class TensorSource(ABC):
         rate = rate_variable(optimizer)
         if not isinstance(rate, keras.Variable):
             raise WorkbenchError(
-                f"the learning rate of {type(optimizer).__name__} follows {type(rate).__name__}, which says "
-                "it anew in every step"
+                f"the learning rate of {type(optimizer).__name__} follows {type(rate).__name__}, which sets "
+                "it again in every step"
             )
         rate.assign(value)
 

@@ -136,10 +136,13 @@ class VisibleTensors:
 
     def _why_missing(self, name: str, kind: str) -> str:
         if kind not in KINDS:
-            return f"{name} is no name of a tensor: these begin with {', '.join(KINDS)} and a colon"
+            return f"{name} is not the name of a tensor: names begin with {', '.join(KINDS)} and a colon"
         if kind in ("weight", "state"):
             return f"there is no {name}; see the list of tensors"
-        return f"{name} is not within reach here: step to the end of the next batch, or past what makes it"
+        return (
+            f"{name} is not available here: step to the end of the next batch, or past the place that "
+            "computes it"
+        )
 
 
 def slots_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:

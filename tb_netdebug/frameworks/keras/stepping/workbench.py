@@ -175,11 +175,13 @@ class KerasWorkbench:
         """Set the learning rate; a callback that schedules it may overwrite this."""
         known = self._source.optimizers()
         if not math.isfinite(value) or value < 0:
-            raise WorkbenchError(f"a learning rate is a number from 0 on, not {value}")
+            raise WorkbenchError(f"a learning rate must be a number that is not negative, not {value}")
         if not 0 <= optimizer < len(known):
-            raise WorkbenchError(f"there is no optimizer {optimizer}; there are {len(known)}, from 0 on")
+            raise WorkbenchError(
+                f"there is no optimizer {optimizer}; there are {len(known)}, numbered from 0"
+            )
         if group:
-            raise WorkbenchError("optimizers of Keras have one group, 0")
+            raise WorkbenchError("Keras optimizers have only group 0")
         self._source.set_rate(known[optimizer], value)
 
 

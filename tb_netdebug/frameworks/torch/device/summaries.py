@@ -144,7 +144,7 @@ class DeviceSummaries:
         with plain_tensors():
             for number, tensor in enumerate(tensors):
                 whole = not (tensor.is_floating_point() or tensor.is_complex())
-                if reason := obstacle(tensor) or ("is of whole numbers" if whole else None):
+                if reason := obstacle(tensor) or ("holds integers" if whole else None):
                     refusals.append(SkippedTensor(number, key, reason))
                 elif tensor.numel():
                     by_device.setdefault(tensor.device, []).append(tensor)
@@ -158,7 +158,7 @@ class DeviceSummaries:
         with plain_tensors():
             reason = obstacle(tensor)
             if not reason and (tensor.numel() != 1 or tensor.is_complex()):
-                reason = f"is no real number but has the shape {tuple(tensor.shape)} and type {tensor.dtype}"
+                reason = f"must be a real number, but has shape {tuple(tensor.shape)} and type {tensor.dtype}"
             reason = reason or self._queue.put(tensor.device, partial(_scalar, tensor, key))
         return SkippedTensor(0, key, reason) if reason else None
 

@@ -143,7 +143,7 @@ class StreamTransfer:
     def obstacle(self, device: torch.device) -> str | None:
         capturing = getattr(self._runtime, "is_current_stream_capturing", None)
         if capturing is not None and capturing():
-            return "is inside the capture of a CUDA graph, which runs later and without us"
+            return "is inside the capture of a CUDA graph, which runs later, without NetDebug"
         return None
 
     def upload(self, values: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -66,7 +66,7 @@ class CapsuleWriter:
         `about` is stored as JSON texts. Raises nothing but what a signal handler of the user's raises.
         """
         if self.is_full:
-            return f"{MOST_CAPSULES} capsules are enough for a run"
+            return f"a run keeps at most {MOST_CAPSULES} capsules"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             content = self._content(step, reason, calls, models, optimizers, about)

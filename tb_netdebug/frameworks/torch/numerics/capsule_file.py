@@ -73,7 +73,7 @@ def check_file(path: str | Path) -> int:
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
-            raise CapsuleError(f"{path} cannot be read as a capsule: it is no regular file")
+            raise CapsuleError(f"{path} cannot be read as a capsule: it is not a regular file")
         if status.st_size > MOST_BYTES:
             raise CapsuleError(f"{path} cannot be read as a capsule: {status.st_size >> 30} GiB are too many")
         with zipfile.ZipFile(path) as archive:
@@ -84,7 +84,7 @@ def check_file(path: str | Path) -> int:
         raise
     except Exception as error:  # zipfile raises many kinds of errors for damaged files
         raise CapsuleError(
-            f"{path} cannot be read as a capsule: it is damaged, or no capsule at all ({first_line(error)})"
+            f"{path} cannot be read as a capsule: it is damaged, or not a capsule ({first_line(error)})"
         ) from None
     return status.st_size
 
@@ -96,7 +96,7 @@ def check_entries(entries: list[zipfile.ZipInfo], path: str | Path, size: int) -
         wrong = f"it has {len(entries)} parts"
     elif any(each.compress_type != zipfile.ZIP_STORED for each in entries):
         # torch.save never compresses, so a compressed file is meant to grow when it is read.
-        wrong = "it is compressed, which no capsule is"
+        wrong = "it is compressed, but capsules never are"
     elif sum(each.file_size for each in entries) > size:
         wrong = "its parts would be bigger than the file"
     elif any(each.file_size > MOST_PICKLE_BYTES for each in entries if each.filename.endswith(".pkl")):
@@ -112,12 +112,12 @@ def checked_content(content: Any, path: str | Path, size: int) -> None:
     """Raise CapsuleError for content that is no capsule, or not a usable one."""
     version = content.get("netdebug_capsule") if isinstance(content, dict) else None
     if not isinstance(version, int):
-        raise CapsuleError(f"{path} is no capsule of NetDebug")
+        raise CapsuleError(f"{path} is not a NetDebug capsule")
     if version > VERSION:
-        raise CapsuleError(f"{path} was written by a newer NetDebug; upgrade this one to read it")
+        raise CapsuleError(f"{path} was written by a newer NetDebug; upgrade tb_netdebug to read it")
     for name, kind in PARTS.items():
         if not isinstance(content.get(name), kind) or isinstance(content[name], bool):
-            raise CapsuleError(f"{path} is damaged: its {name!r} is missing or of a wrong type")
+            raise CapsuleError(f"{path} is damaged: its {name!r} is missing or has the wrong type")
     wrong = next(faults(content, size), None)
     if wrong is not None:
         raise CapsuleError(f"{path} is damaged: {wrong}")
@@ -126,25 +126,25 @@ def checked_content(content: Any, path: str | Path, size: int) -> None:
 def faults(content: dict[str, Any], size: int) -> Iterator[str]:
     """Yield what is wrong with the values of a capsule."""
     if not -MOST_STEP <= content["step"] <= MOST_STEP:
-        yield "its step is no number of a step"
+        yield "its step is not a step number"
     if len(content["optimizers"]) > MOST_OPTIMIZERS:
         yield f"it names {len(content['optimizers'])} optimizers"
     if wrong := measured(content, max(ROOM_BYTES, 64 * size)):
         yield wrong
     for name, kinds in {"models": dict, "evaluating": list}.items():
         if not all(isinstance(key, str) and isinstance(each, kinds) for key, each in content[name].items()):
-            yield f"its {name!r} is of a wrong type"
+            yield f"its {name!r} has the wrong type"
     if not all(isinstance(place, str) for each in content["evaluating"].values() for place in each):
-        yield "its 'evaluating' is of a wrong type"
+        yield "its 'evaluating' has the wrong type"
     for state in content["models"].values():
         if not all(isinstance(name, str) for name in state):
-            yield "its 'models' is of a wrong type"
+            yield "its 'models' has the wrong type"
     if not all(isinstance(each, dict) for each in content["optimizers"]):
-        yield "its 'optimizers' is of a wrong type"
+        yield "its 'optimizers' has the wrong type"
     if not all(isinstance(each, str) for each in content["left_out"]):
-        yield "its 'left_out' is of a wrong type"
+        yield "its 'left_out' has the wrong type"
     if not all(is_call(each) for each in content["calls"]):
-        yield "a call of the model is not complete"
+        yield "a call of the model is incomplete"
 
 
 def is_call(call: Any) -> bool:
@@ -172,7 +172,7 @@ def measured(content: dict[str, Any], most_bytes: int) -> str:
         value, depth = waiting.pop()
         values_left -= 1
         if depth > MOST_DEPTH:
-            return "its values are nested too deep, or hold themselves"
+            return "its values are nested too deeply, or contain themselves"
         if isinstance(value, torch.Tensor):
             bytes_left -= bytes_when_used(value)
         inside: Any = ()
@@ -182,7 +182,7 @@ def measured(content: dict[str, Any], most_bytes: int) -> str:
             inside = value
         # Count before queueing, so that the queue stays bounded, too.
         if len(inside) > values_left or values_left < 0:
-            return "it holds more values than a capsule has"
+            return "it holds more values than a capsule may have"
         if bytes_left < 0:
             return "its tensors would be bigger than the file says"
         waiting += [(each, depth + 1) for each in inside if not isinstance(each, ATOMS)]

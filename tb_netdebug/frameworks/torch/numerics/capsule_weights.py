@@ -36,7 +36,7 @@ def misfit(state: Mapping[str, Any], model: nn.Module) -> str:
     missing = [name for name in own if name not in given]
     unexpected = [name for name in given if name not in own]
     shapes = [
-        f"{name} is {list(value.shape)} there and {list(own[name].shape)} here"
+        f"{name} is {list(value.shape)} in the capsule and {list(own[name].shape)} in the model"
         for name, value in given.items()
         if name in own
         and isinstance(value, torch.Tensor)
@@ -73,7 +73,9 @@ def copied(state: Mapping[str, Any], own: Mapping[str, torch.Tensor]) -> list[st
         for name, target in own.items():
             value = state[name]
             if not isinstance(value, torch.Tensor):
-                notes.append(f"the capsule does not hold {name}: its value is what the model was built with")
+                notes.append(
+                    f"the capsule does not hold {name}: it keeps the value that the model was built with"
+                )
                 continue
             if is_lazy(target):
                 target.materialize(value.shape, value.device, value.dtype)

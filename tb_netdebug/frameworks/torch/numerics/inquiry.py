@@ -91,11 +91,11 @@ class Inquiry:
 
     def _why_not(self, calls: Sequence[ModelCall]) -> str:
         if self._question is not None:
-            return "an earlier one is still being looked for"
+            return "the search for an earlier one is not finished"
         if self._is_lost:
-            return "running a batch again apart from the training has failed before"
+            return "repeating a batch in a copy of the process has failed before"
         if accelerators_in_use() or is_elsewhere(calls):
-            return "on an accelerator nothing can be run again apart from the training"
+            return "on an accelerator, a batch cannot be repeated in a copy of the process"
         if any(is_shared(each) for model in self._models.values() for each in state_of(model)):
             return "the weights are shared with other processes, which may change them at any time"
         return why_no_fork()

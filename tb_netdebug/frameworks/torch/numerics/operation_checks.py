@@ -22,8 +22,8 @@ from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, Place
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 
 COMPILED = (
-    "NetDebug: check_numerics='ops' follows no operations of a model that torch.compile has compiled, in "
-    "whole or in part: train it uncompiled to have them followed."
+    "NetDebug: check_numerics='ops' cannot follow the operations of a model that torch.compile compiled, "
+    "in whole or in part. Train it uncompiled to follow them."
 )
 
 is_compiling = torch.compiler.is_compiling

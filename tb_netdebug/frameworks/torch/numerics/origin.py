@@ -138,7 +138,7 @@ class OriginTracer(TorchDispatchMode):
 
     def _refuse_to_talk(self) -> None:
         if self.on_fault is None:  # this is a repeated pass, and the other processes repeat none
-            raise TalkingError("its forward pass talks to other processes")
+            raise TalkingError("its forward pass communicates with other processes")
 
     def _enter(self, module: nn.Module, *_: Any) -> None:
         if is_compiling() or get_ident() != self._thread:

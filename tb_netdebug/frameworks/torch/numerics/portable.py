@@ -83,7 +83,7 @@ class Portable:
             try:
                 tensor = late_copy(tensor)
             except UnreadableMemoryError:
-                self._leave(tensor, name, "its memory cannot be read any more")
+                self._leave(tensor, name, "its memory can no longer be read")
                 return None
         if tensor.layout is torch.strided and tensor.untyped_storage().nbytes() > tensor.nbytes:
             return tensor.clone()  # a view would drag its whole base along into the file
@@ -91,7 +91,7 @@ class Portable:
 
     def _leave(self, value: Any, name: str, why: str = "") -> None:
         if len(self.left_out) < MOST_LEFT_OUT:
-            self.left_out.append(f"{name}: " + (why or f"a {type(value).__name__} is no plain value"))
+            self.left_out.append(f"{name}: " + (why or f"a {type(value).__name__} is not a plain value"))
 
 
 def bytes_of(value: Any) -> int:

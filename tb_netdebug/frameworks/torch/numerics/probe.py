@@ -53,7 +53,7 @@ MOST_TOLD = 4
 # A root with more than one value (a backward pass with gradients given) is tested up to this size.
 MOST_ROOT_VALUES = 1 << 16
 FIRST = "the first value that is not finite"
-AVERAGED = "gradients are averaged over processes: it may have come from another one"
+AVERAGED = "gradients are averaged over processes, so it may have come from another one"
 
 
 class NumericsProbe:
@@ -269,7 +269,7 @@ class NumericsProbe:
         """Remember the question past its step; the capsule is written now, while the step is still there."""
         self._asked = asked
         self._told_in_step, self._is_well = self._collector.step, False
-        looked_for = Searched(why_not="it was still being looked for", is_open=True)
+        looked_for = Searched(why_not="the search was not finished", is_open=True)
         about = {"first_nonfinite": encode_fact(as_fact(looked_for, "loss", asked.kind)).data}
         asked.capsule = self._write_capsule(FIRST, asked.calls, about)
         asked.calls = []
@@ -411,7 +411,7 @@ class NumericsProbe:
         if self._collector.first_step is not None and not self._keeper.calls:
             return None  # another message says that nothing was recorded
         if not self._keeper.calls:
-            return "it came between two steps, when no batch was in the model"
+            return "it happened between two steps, when no batch was in the model"
         if self._keeper.thread != get_ident():
             return None
         if self._capsules.last_step == self._collector.step:

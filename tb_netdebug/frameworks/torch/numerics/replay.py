@@ -99,15 +99,15 @@ def replay(
 
 def why_no_loss(done: Replay, *, backward: bool) -> str:
     if done.origin is not None:
-        return "the forward pass has NaN or infinities before it gets there"
-    return "no call put out a tensor" if backward else "only --backward (backward=True) goes so far"
+        return "the forward pass has NaN or infinities before that point"
+    return "no call returned a tensor" if backward else "only --backward (backward=True) goes that far"
 
 
 def restore(content: dict[str, Any], name: str, model: nn.Module, done: Replay) -> None:
     """Restore weights and modes; a capsule without weights leaves those that the model came with."""
     states = content["models"]
     if not states:
-        done.notes.append("the capsule holds no weights: those that the model was built with are used")
+        done.notes.append("the capsule holds no weights; the replay uses those that the model was built with")
     elif name not in states:
         known = ", ".join(map(repr, states))
         raise CapsuleError(f"the capsule holds the weights of {known}, none of {name!r}")
@@ -157,11 +157,13 @@ def model_of(models: Mapping[str, nn.Module], number: int, call: dict[str, Any],
     """Return the model that was called. Raises CapsuleError when it cannot be called again."""
     model = models.get(call["model"])
     if model is None:
-        raise CapsuleError(f"call {number} is one of the model {call['model']!r}, which was not given")
+        raise CapsuleError(f"call {number} belongs to the model {call['model']!r}, which was not given")
     if not call.get("complete", True):
-        raise CapsuleError(f"call {number} had arguments that no capsule can hold, see what was left out")
+        raise CapsuleError(
+            f"call {number} had arguments that a capsule cannot hold; see the list of what was left out"
+        )
     if call.get("changed_since"):
-        done.notes.append(f"the arguments of call {number} were written to after the call had begun")
+        done.notes.append(f"the arguments of call {number} were changed after the call had started")
     return model
 
 
@@ -170,7 +172,7 @@ def set_random(call: dict[str, Any]) -> None:
     try:
         torch.set_rng_state(call["random"])
     except RuntimeError as error:
-        raise CapsuleError(f"the capsule is damaged: its random numbers are none ({error})") from None
+        raise CapsuleError(f"the capsule is damaged: its random state is invalid ({error})") from None
 
 
 def conditions(autocast: Mapping[str, str]) -> ExitStack:

@@ -121,7 +121,7 @@ class Rerun:
     def _run(self) -> None:
         if self._closing.is_set():
             return
-        note = "The step is over; `continue` or `restart` goes back to its beginning."
+        note = "The step is over. `continue` or `restart` goes back to its beginning."
         try:
             for number, call in enumerate(self._content["calls"]):
                 self._call(number, call)

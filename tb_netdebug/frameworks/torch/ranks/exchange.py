@@ -127,9 +127,9 @@ class Exchange:
             self._attend()
         except AbandonedError:
             if not self._is_closing:
-                self.complaint = "the other processes do not watch the same model"
+                self.complaint = "the other processes watch a different model"
         except Exception as error:  # torch raises many kinds when others are gone or unreachable
-            self.complaint = f"the processes cannot talk to each other ({str(error).splitlines()[0][:200]})"
+            self.complaint = f"the processes cannot communicate ({str(error).splitlines()[0][:200]})"
         finally:
             self._end()
 

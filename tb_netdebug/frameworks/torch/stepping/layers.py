@@ -12,8 +12,8 @@ from torch.nn.parameter import is_lazy
 
 from tb_netdebug.frameworks.torch.parameters import Parameters, clean, wrappers_of
 
-COMPILED = "torch.compile leaves no place to stop within it"
-SCRIPTED = "TorchScript leaves no place to stop at it"
+COMPILED = "it is compiled by torch.compile, so the run cannot stop within it"
+SCRIPTED = "it is TorchScript, so the run cannot stop at it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,12 +34,16 @@ def set_learning_rate(
     A scheduler may overwrite it at its next step. Raises WorkbenchError before anything is changed.
     """
     if not math.isfinite(value) or value < 0:
-        raise WorkbenchError(f"a learning rate is a number from 0 on, not {value}")
+        raise WorkbenchError(f"a learning rate must be a number that is not negative, not {value}")
     if not 0 <= optimizer < len(optimizers):
-        raise WorkbenchError(f"there is no optimizer {optimizer}; there are {len(optimizers)}, from 0 on")
+        raise WorkbenchError(
+            f"there is no optimizer {optimizer}; there are {len(optimizers)}, numbered from 0"
+        )
     groups = optimizers[optimizer].param_groups
     if group is not None and not 0 <= group < len(groups):
-        raise WorkbenchError(f"optimizer {optimizer} has no group {group}; it has {len(groups)}, from 0 on")
+        raise WorkbenchError(
+            f"optimizer {optimizer} has no group {group}; it has {len(groups)}, numbered from 0"
+        )
     chosen = groups if group is None else [groups[group]]
     if any("lr" not in each for each in chosen):
         raise WorkbenchError(f"optimizer {optimizer} has no learning rate")

@@ -176,7 +176,7 @@ def indexable(tensor: Tensor) -> Tensor:
     if not is_sparse:
         return laid_out(tensor)
     if tensor.numel() > MOST_WRITTEN_OUT:
-        raise UnreadableError("it is sparse and too big to be written out; its statistics can be read")
+        raise UnreadableError("it is sparse and too big to be made dense; its statistics can be read")
     return tensor.detach().to_dense()
 
 

@@ -77,7 +77,9 @@ class ReachableTensors:
         if kind == "state":
             return self._state(of)
         if kind not in KINDS:
-            raise WorkbenchError(f"{name!r} is no name of a tensor: it begins with one of {', '.join(KINDS)}")
+            raise WorkbenchError(
+                f"{name!r} is not the name of a tensor: names begin with one of {', '.join(KINDS)}"
+            )
         return self._of_batch(name)
 
     def readable(self, name: str) -> Readable:
@@ -91,8 +93,8 @@ class ReachableTensors:
         # An update is the difference to the copy of the weight from the previous batch.
         if then is None or then.shape != found.tensor.shape:
             raise WorkbenchError(
-                f"{name} is known from the next batch on: the weights before a step are kept once it was "
-                "asked for, as far as there is room"
+                f"{name} is available from the next batch on: now that it was requested, the weights before "
+                "each step are kept, as far as memory allows"
             )
         return DifferenceReadable(entry, now, TensorReadable(entry, then), before=lambda: self._before(entry))
 
@@ -148,7 +150,8 @@ class ReachableTensors:
         tensor = weight.grad if kind == "gradient" else weight
         if tensor is None:
             raise WorkbenchError(
-                f"{of} has no gradient now: backward has not come to it yet, or its gradient was cleared"
+                f"{of} has no gradient now: the backward pass has not reached it yet, or its gradient was "
+                "cleared"
             )
         return ReachableTensor(kind, of, tensor, self._layers.owner(weight))
 
@@ -160,8 +163,8 @@ class ReachableTensors:
             if each.of == of:
                 return each
         raise WorkbenchError(
-            f"no optimizer has state:{of}; there is none before its first step, and later such as "
-            "state:encoder.0.weight/exp_avg"
+            f"no optimizer has state:{of}; optimizers have no state before their first step, and later "
+            "names such as state:encoder.0.weight/exp_avg"
         )
 
     # ---- of this batch -----------------------------------------------------------------------------------
@@ -171,22 +174,21 @@ class ReachableTensors:
         tensor = None if kept is None else kept.present()
         if kept is None:
             raise WorkbenchError(
-                f"{name} was not seen in this batch: it comes later, or nothing was followed when it came; "
-                "step through the batch, or have its tensors kept"
+                f"{name} was not seen in this batch: it comes later, or nothing was followed when it came. "
+                "Step through the batch, or keep its tensors"
             )
         if tensor is None:
             raise WorkbenchError(
                 f"{name} is gone: "
                 + (
-                    "the tensors of this batch take more than is kept"
+                    "the tensors of this batch exceed the memory for kept tensors"
                     if self._kept.is_full
                     else "it was not kept"
                 )
-                + "; stop right at its layer to see it"
+                + "; stop at its layer to see it"
             )
         if kept.is_overwritten():
             raise WorkbenchError(
-                f"{name} was written to in place since, as by ReLU(inplace=True); stop right at its layer to "
-                "see it"
+                f"{name} was changed in place since, as by ReLU(inplace=True); stop at its layer to see it"
             )
         return ReachableTensor(kept.kind, kept.of, tensor, kept.module)
