@@ -74,7 +74,7 @@ def step_through(browser: Browser) -> None:
                 look.page.wait_for_timeout(500)
                 look.tab.get_by_role("button", name="Layer", exact=True).click()
             look.tab.get_by_role("tab", name="Tensors").click()
-            look.tab.get_by_placeholder("Part of a name").fill(TENSOR)
+            look.tab.get_by_placeholder("Search names").fill(TENSOR)
             look.tab.get_by_role("tabpanel").get_by_role("button", name=TENSOR).first.click()
             look.page.wait_for_timeout(3000)
             look.page.screenshot(path=PICTURES / "debugger.png")

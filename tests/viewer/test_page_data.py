@@ -47,7 +47,7 @@ def test_inputs_and_labels_have_bands(chromium: Chromium, gallery: Gallery) -> N
 def test_what_was_not_recorded_is_explained(chromium: Chromium, gallery: Gallery) -> None:
     """A run without tensors says which line of code would bring them."""
     with chromium.look(gallery.board, alone=True, page="data", run="scalars") as page:
-        expect(page.tab.get_by_text("No step was timed in this run so far")).to_be_visible()
+        expect(page.tab.get_by_text("No step has been timed in this run yet")).to_be_visible()
         expect(page.tab.get_by_text('monitor.tensor("input/pixels", images)')).to_be_visible()
         page.survey("data-scalars")
 

@@ -66,7 +66,7 @@ def page(chromium: Chromium, place: tuple[TensorBoard, SteppableTraining]) -> It
 
 
 def status(page: Look) -> Locator:
-    return page.tab.get_by_role("region", name="Controls of the training").get_by_role("status").first
+    return page.tab.get_by_role("region", name="Run controls").get_by_role("status").first
 
 
 def button(page: Look, name: str) -> Locator:
@@ -99,10 +99,10 @@ def step_to(page: Look, layer: str) -> None:
 def test_without_a_training_it_says_how_to_start_one(chromium: Chromium, gallery: Gallery) -> None:
     """In the code and from the shell, and that it cannot be done from the page."""
     with chromium.look(gallery.board, alone=True, page="debugger") as page:
-        expect(page.tab.get_by_role("heading", name="No training can be paused yet")).to_be_visible()
+        expect(page.tab.get_by_role("heading", name="No run can be paused yet")).to_be_visible()
         expect(page.tab.locator("main")).to_contain_text("nd.watch(model, optimizer, debugger=True)")
         expect(page.tab.locator("main")).to_contain_text("netdebug run --debugger train.py")
-        expect(page.tab.locator("main")).to_contain_text("cannot be done from here")
+        expect(page.tab.locator("main")).to_contain_text("cannot be turned on from the page")
         page.survey("debugger-none")
 
 
@@ -111,7 +111,7 @@ def test_pausing_shows_where_it_stands(page: Look) -> None:
     expect(status(page)).to_contain_text("Running, in batch")
     page.page.keyboard.press("F8")
     expect(status(page)).to_contain_text("Paused in batch")
-    expect(page.tab.get_by_role("link", name="Debugger a training is paused")).to_be_visible()
+    expect(page.tab.get_by_role("link", name="Debugger a run is paused")).to_be_visible()
     expect(page.tab.get_by_text("You hold the controls.")).to_be_visible()
     step_to(page, "encoder.1.second")
     expect(page.tab.get_by_role("region", name="Layers").locator("[aria-current=location]")).to_contain_text(
@@ -139,12 +139,12 @@ def test_a_paused_training_is_told_wherever_its_run_is(page: Look) -> None:
     page.open("Overview")
     row = page.tab.get_by_role("button", name=re.compile(f"^{RUN}"))
     expect(row).to_contain_text("paused")
-    expect(row).to_have_attribute("title", re.compile(r"Paused in batch [\d,]+, .*, for \d+ s\. It goes on"))
-    state = page.tab.get_by_role("region", name="State of the training")
+    expect(row).to_have_attribute("title", re.compile(r"Paused in batch [\d,]+, .*, for \d+ s\. To continue it, open"))
+    state = page.tab.get_by_role("region", name="Run state")
     # As long as it takes until the silence of a training is worth a word.
     expect(state).to_contain_text(re.compile(r"Paused in batch .*, for 1[2-9] s"), timeout=30_000)
     expect(row).not_to_contain_text("no data")
-    expect(page.tab.locator(".live-text")).to_contain_text("Training paused")
+    expect(page.tab.locator(".live-text")).to_contain_text("Run paused")
     page.survey("debugger-paused-overview")
     page.page.set_viewport_size({"width": DESK[0], "height": DESK[1]})
     state.get_by_role("button", name="Open the Debugger").click()
@@ -212,7 +212,7 @@ def test_the_batch_is_shown_with_its_labels(page: Look) -> None:
     expect(status(page)).to_contain_text("at its end")
     step_to(page, "encoder")  # in a batch whose loss is yet to be called
     panel = open_tab(page, "Batch")
-    hint = panel.get_by_text("What the loss is given is seen from its first call after the pause on.")
+    hint = panel.get_by_text("The inputs of the loss are captured from its first call after the pause.")
     expect(hint).to_be_visible()
     page.survey("debugger-batch-unlabelled")
     button(page, "Backward").click()
@@ -227,15 +227,15 @@ def test_a_watchpoint_stops_the_training(page: Look) -> None:
     """Any gradient of the encoder above a threshold; its hits come in order, and lead to their tensors."""
     panel = open_tab(page, "Watch")
     draft = panel.get_by_role("region", name="New watchpoint")
-    draft.get_by_role("textbox", name="Pattern that names fit").fill("^encoder.*")
-    draft.get_by_role("textbox", name="Pattern that names fit").press("Tab")
+    draft.get_by_role("textbox", name="Name pattern").fill("^encoder.*")
+    draft.get_by_role("textbox", name="Name pattern").press("Tab")
     draft.get_by_role("textbox", name="Threshold").fill("1e-9")
     draft.get_by_role("textbox", name="Threshold").press("Tab")
     draft.get_by_role("button", name="Add").click()
     expect(status(page)).to_contain_text("Paused in batch")
     hits = open_tab(page, "Hits")
     first = hits.get_by_role("listitem").first
-    expect(first).to_contain_text("gradient: greatest magnitude > 1e−9")
+    expect(first).to_contain_text("gradient: largest magnitude > 1e−9")
     page.survey("debugger-hits")
     page.page.set_viewport_size({"width": DESK[0], "height": DESK[1]})
     tensor = first.get_by_role("button").inner_text()
@@ -325,8 +325,8 @@ def test_two_pages_share_a_training(chromium: Chromium, place: tuple[TensorBoard
         opened(chromium, place[0], allowed=REFUSED) as anna,
         opened(chromium, place[0], allowed=REFUSED) as bert,
     ):
-        anna.tab.get_by_role("button", name=re.compile("^Called")).click()
-        anna.tab.get_by_role("textbox", name="How others see this page").fill("Anna")
+        anna.tab.get_by_role("button", name=re.compile("^You are")).click()
+        anna.tab.get_by_role("textbox", name="Your name, as others see it").fill("Anna")
         anna.page.keyboard.press("Enter")
         pause(anna)
         expect(status(bert)).to_contain_text("Paused in batch")
@@ -352,14 +352,14 @@ def test_what_is_typed_at_once_stays(page: Look) -> None:
           field.dispatchEvent(new InputEvent("input", { bubbles: true }));
         }).observe(document.body, { childList: true, subtree: true })"""
     )
-    page.tab.get_by_role("button", name=re.compile("^Called")).click()
-    field = page.tab.get_by_role("textbox", name="How others see this page")
+    page.tab.get_by_role("button", name=re.compile("^You are")).click()
+    field = page.tab.get_by_role("textbox", name="Your name, as others see it")
     expect(field).to_be_focused()  # what follows the drawing has been done
     expect(field).to_have_value("Anna")
     field.press("End")
     field.press_sequentially(" Lee")
     field.press("Enter")
-    expect(button(page, "Called “Anna Lee”")).to_be_visible()
+    expect(button(page, "You are “Anna Lee”")).to_be_visible()
 
 
 def test_closing_the_page_lets_the_training_go(
@@ -384,7 +384,7 @@ def test_it_comes_back_with_tensorboard(chromium: Chromium, tmp_path: Path) -> N
         ):
             expect(status(page)).to_contain_text("Running, in batch")
             board.stop()
-            expect(page.tab.get_by_role("alert")).to_contain_text("TensorBoard does not answer")
+            expect(page.tab.get_by_role("alert")).to_contain_text("TensorBoard is not responding")
             with TensorBoard("--logdir", str(tmp_path), "--port", port, env=home.env):
                 expect(status(page)).to_contain_text("Running, in batch")
                 pause(page)

@@ -151,7 +151,7 @@ def test_causes_are_told_and_the_rest_is_folded(look: Look) -> None:
     expect(seen).to_have_text([f"This is what {FINDINGS[at].rule} says." for at in (0, 2, 3)])
     verdict(look).get_by_text("Explains another finding: not-learning (error)").click()
     expect(card(look, "not-learning")).to_be_visible()
-    verdict(look).get_by_text("1 note: worth knowing, no fault").click()
+    verdict(look).get_by_text("1 note: worth knowing, not a fault").click()
     expect(card(look, "loss-plateau")).to_be_visible()
     look.survey("findings")
 
@@ -161,7 +161,7 @@ def test_evidence_stands_beside_its_threshold(look: Look) -> None:
     found = card(look, "dead-units")
     expect(found.locator("code").filter(has_text="dead-units()")).to_have_text("dead-units()")
     found.get_by_text("Evidence").click()
-    expect(found.locator("dt")).to_have_text(["share of it", "steps", "how sure"])
+    expect(found.locator("dt")).to_have_text(["share of it", "steps", "confidence"])
     expect(found.locator("dd")).to_have_text(["0.61 (threshold 0.5)", "12", "90 %"])
 
 
@@ -222,7 +222,7 @@ def test_sick_layers_have_dots_in_the_heat_map(chromium: Chromium, board: tuple[
         expect(found).to_be_visible()
         page.tab.get_by_role("radio", name="Activations").click()
         page.wait_until(lambda: dots(picture) == [1, 0])
-        page.tab.get_by_role("searchbox", name="Search names of tensors").fill("head")
+        page.tab.get_by_role("searchbox", name="Search tensors by name").fill("head")
         page.wait_until(lambda: dots(picture) == [0, 0])
 
 

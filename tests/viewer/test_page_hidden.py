@@ -101,12 +101,12 @@ def test_a_page_without_a_server_says_so(chromium: Chromium, logdir: Path, run: 
         page.page.clock.install()
         page.page.reload()
         notice = page.tab.get_by_role("alert")
-        expect(notice).to_contain_text("TensorBoard does not answer")
+        expect(notice).to_contain_text("TensorBoard is not responding")
         page.picture("server-never")
         # Its clock stands still: only the button can be what asks again.
         page.page.clock.pause_at(time.time() + 1)
         with page.page.expect_request("**/runs"):
-            notice.get_by_role("button", name="Try now").dispatch_event("click")
+            notice.get_by_role("button", name="Retry now").dispatch_event("click")
         page.page.unroute("**/runs")
         page.page.clock.resume()
         page.wait_drawn("run", last=19)

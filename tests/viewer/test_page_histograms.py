@@ -59,7 +59,7 @@ def test_another_step_has_other_bins(chromium: Chromium, gallery: Gallery) -> No
     """Chosen by number, by the buttons beside it, and back to the newest one."""
     samples = recorded(gallery)
     with chromium.look(gallery.board, WEIGHT, alone=True) as page:
-        step = page.tab.get_by_role("group", name="Which step")
+        step = page.tab.get_by_role("group", name="Step shown")
         number = step.get_by_role("spinbutton", name="Step")
         expect(number).to_have_value(str(STEPS - 1))
         number.fill("7")
@@ -78,7 +78,7 @@ def test_two_steps_are_compared(chromium: Chromium, gallery: Gallery) -> None:
     samples = recorded(gallery)
     link = {**WEIGHT, "v.histograms.step": "50", "v.histograms.vs": "3"}
     with chromium.look(gallery.board, link, alone=True) as page:
-        expect(page.tab.get_by_text("Distance of the distributions")).to_be_visible()
+        expect(page.tab.get_by_text("Distance between the distributions")).to_be_visible()
         a, b = columns(page)[2:]
         assert (1024, 1024) == (sum(a), sum(b))
         assert samples[3].counts.sum() == sum(b)
@@ -109,7 +109,7 @@ def test_all_tensors_are_listed(chromium: Chromium, gallery: Gallery) -> None:
     with chromium.look(gallery.board, WEIGHT, alone=True) as page:
         names = page.tab.get_by_role("list", name="Tensors").get_by_role("button")
         expect(names).to_have_count(6)
-        search = page.tab.get_by_role("searchbox", name=re.compile("^Search names of tensors"))
+        search = page.tab.get_by_role("searchbox", name=re.compile("^Search tensors by name"))
         search.fill("bias")
         expect(names).to_have_count(3)
         search.press("ArrowDown")
@@ -125,7 +125,7 @@ def test_values_that_are_not_finite_are_counted_beside(chromium: Chromium, galle
         expect(histogram.get_by_role("table").filter(has_text="Statistics")).to_contain_text("100 %")
         step = histogram.get_by_role("spinbutton", name="Step")
         expect(step).to_have_value(str(STEPS - 1))
-        histogram.get_by_role("button", name="Sample before").click()
+        histogram.get_by_role("button", name="Previous sample").click()
         expect(step).to_have_value(str(STEPS - 2))
         page.survey("histograms-nan")
 

@@ -71,7 +71,7 @@ def test_another_statistic_of_another_kind(chromium: Chromium, gallery: Gallery)
         names = [row[0] for row in page.table(heat_map(page))[1:]]
         assert {"0", "1", "2", "3", "4"} <= set(names)
         page.page.wait_for_url(re.compile(r"v\.layers\.kind=activation.*v\.layers\.stat=zeros"))
-        page.tab.get_by_role("searchbox", name="Search names of tensors").fill("1")
+        page.tab.get_by_role("searchbox", name="Search tensors by name").fill("1")
         expect(heat_map(page).get_by_role("img", name=re.compile(", 1 rows"))).to_be_visible()
 
 

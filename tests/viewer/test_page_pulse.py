@@ -72,7 +72,7 @@ def touch(file: Path, changed: float) -> None:
 def test_a_killed_training_says_so_first(chromium: Chromium, place: tuple[TensorBoard, Path]) -> None:
     """In the list and on the Overview, in words, with what the agent saw."""
     with chromium.look(place[0], alone=True, run="killed") as page:
-        state = page.tab.get_by_role("region", name="State of the training")
+        state = page.tab.get_by_role("region", name="Run state")
         expect(state).to_contain_text("Ended: killed by signal 9, out of memory")
         expect(state).to_contain_text(KILLED)
         row = page.tab.get_by_role("button", name=re.compile("^killed"))
@@ -101,8 +101,8 @@ def test_a_training_that_ended_well_is_told_in_passing(
 ) -> None:
     """Without a card of its own."""
     with chromium.look(place[0], alone=True, run="well") as page:
-        expect(page.tab.locator(".run-summary")).to_contain_text("ended well")
-        expect(page.tab.get_by_role("region", name="State of the training")).to_have_count(0)
+        expect(page.tab.locator(".run-summary")).to_contain_text("ended normally")
+        expect(page.tab.get_by_role("region", name="Run state")).to_have_count(0)
 
 
 def test_a_stuck_training_is_alive(chromium: Chromium, place: tuple[TensorBoard, Path]) -> None:
@@ -111,9 +111,9 @@ def test_a_stuck_training_is_alive(chromium: Chromium, place: tuple[TensorBoard,
     (file,) = (logdir / "stuck").rglob("agent0*")
     touch(file, time.time())
     with chromium.look(board, alone=True, run="stuck") as page:
-        state = page.tab.get_by_role("region", name="State of the training")
+        state = page.tab.get_by_role("region", name="Run state")
         words = re.compile(
-            r"Nothing has come for \d+ (s|min); the trainer is alive: its 3 processes keep 1.5"
+            r"No data for \d+ (s|min); the trainer is alive: its 3 processes keep 1.5"
         )
         expect(state).to_contain_text(words)
         expect(page.tab.locator(".live-text")).to_contain_text("No data for")
@@ -122,8 +122,8 @@ def test_a_stuck_training_is_alive(chromium: Chromium, place: tuple[TensorBoard,
 def test_a_machine_that_does_not_answer_is_told(chromium: Chromium, place: tuple[TensorBoard, Path]) -> None:
     """With what will become of its records."""
     with chromium.look(place[0], alone=True, run="silent") as page:
-        state = page.tab.get_by_role("region", name="State of the training")
-        expect(state).to_contain_text("its machine does not answer. What it records meanwhile comes")
+        state = page.tab.get_by_role("region", name="Run state")
+        expect(state).to_contain_text("its machine is not responding. What it records in the meantime arrives")
         row = page.tab.get_by_role("button", name=re.compile("^silent"))
         expect(row).to_contain_text("no data for")
         page.survey("pulse-silent")

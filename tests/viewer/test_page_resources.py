@@ -22,7 +22,7 @@ def test_the_parts_of_a_step_add_up(chromium: Chromium, gallery: Gallery) -> Non
     """What is saved of the picture is the recorded time of each step, split."""
     whole = read_run(gallery.logdir / "healthy").ranks[0].scalars["time/step"].values.tolist()
     with chromium.look(gallery.board, alone=True, page="resources", run="healthy") as page:
-        header, *rows = page.table(stack(page, "^Where the time of a step goes"))
+        header, *rows = page.table(stack(page, "^Step time by phase"))
         assert {"step", "Forward", "Loss and backward", "Optimizer"} <= set(header)
         assert whole == pytest.approx([sum(map(float, row[1:])) for row in rows], rel=1e-6)
         page.tab.get_by_role("radio", name="Shares").click()
@@ -42,13 +42,13 @@ def test_the_cost_of_monitoring_is_told(chromium: Chromium, gallery: Gallery) ->
     """With what was dropped, and that the files could be read."""
     with chromium.look(gallery.board, alone=True, page="resources", run="healthy") as page:
         cost = page.curve(
-            "Cost of monitoring, share of the training's own time",
-            "Cost of monitoring, share of the training's own time",
+            "Cost of monitoring, as a share of the training time",
+            "Cost of monitoring, as a share of the training time",
         )
         recorded = read_run(gallery.logdir / "healthy").ranks[0].scalars["monitor/overhead"]
         assert dict(zip(recorded.rows.tolist(), recorded.values.tolist(), strict=True)) == cost
         expect(page.tab.get_by_text("nothing was dropped")).to_be_visible()
-        expect(page.tab.get_by_text("All files were read without a gap.")).to_be_visible()
+        expect(page.tab.get_by_text("All files were read without gaps.")).to_be_visible()
 
 
 def test_the_slowest_rank_is_found(chromium: Chromium, gallery: Gallery) -> None:
@@ -57,8 +57,8 @@ def test_the_slowest_rank_is_found(chromium: Chromium, gallery: Gallery) -> None
         expect(page.tab.get_by_role("heading", name="Ranks (2)")).to_be_visible()
         expect(page.tab.get_by_role("row", name=re.compile(r"^1 \(slowest\).*30 ms"))).to_be_visible()
         assert {0.03} == set(page.curve("Step time by rank", "rank 1").values())
-        expect(page.tab.get_by_text("Rank 0 shows the whole of them")).to_be_visible()
-        expect(page.tab.get_by_text("Processes that train together")).to_be_visible()
+        expect(page.tab.get_by_text("Rank 0 shows all of them")).to_be_visible()
+        expect(page.tab.get_by_text("Processes in the group")).to_be_visible()
         page.survey("resources-ranks")
         page.tab.get_by_role("row", name=re.compile(r"^1 \(slowest\)")).get_by_role("button").click()
         expect(page.tab.get_by_role("combobox", name=re.compile("^Rank"))).to_have_value("1")
@@ -71,7 +71,7 @@ def test_runs_without_times_say_how_to_get_them(chromium: Chromium, gallery: Gal
         expect(page.tab.get_by_text("No step was timed in this range")).to_be_visible()
         page.picture("resources-scalars")
         page.tab.get_by_role("button", name=re.compile("^summary")).click()
-        expect(page.tab.get_by_role("heading", name="This run holds no times and no memory")).to_be_visible()
+        expect(page.tab.get_by_role("heading", name="This run holds no step times or memory")).to_be_visible()
         page.survey("resources-summary")
 
 
@@ -79,7 +79,7 @@ def test_steps_are_zoomed_everywhere_at_once(chromium: Chromium, gallery: Galler
     """A range of steps that was chosen on one page holds on the others."""
     link = {"page": "resources", "run": "healthy", "range": "10~29"}
     with chromium.look(gallery.board, link, alone=True) as page:
-        rows = page.table(stack(page, "^Where the time of a step goes"))[1:]
+        rows = page.table(stack(page, "^Step time by phase"))[1:]
         assert [*range(10, 30)] == [int(row[0]) for row in rows]
         page.open("Overview")
         page.wait_drawn("healthy", last=29)

@@ -107,7 +107,7 @@ def test_layers_of_500_modules_are_grouped(chromium: Chromium, large: TensorBoar
         expect(heat.get_by_role("img", name=re.compile(", 100 rows"))).to_be_visible()
         page.tab.get_by_role("button", name="open all").click()
         expect(heat.get_by_role("img", name=re.compile(", [4-7]00 rows"))).to_be_visible()
-        page.tab.get_by_role("searchbox", name="Search names of tensors").fill("42.first")
+        page.tab.get_by_role("searchbox", name="Search tensors by name").fill("42.first")
         page.wait_until(lambda: len(page.table(heat)) - 1 == 2)
 
 
@@ -144,13 +144,13 @@ def test_a_thousand_runs_are_listed(chromium: Chromium, many: TensorBoard) -> No
         page.page.set_viewport_size({"width": DESK[0], "height": DESK[1]})
         entries = page.tab.get_by_role("list", name="Runs").get_by_role("listitem")
         assert entries.count() < 60
-        page.tab.get_by_role("combobox", name="Order of the runs").select_option("name")
+        page.tab.get_by_role("combobox", name="Sort runs").select_option("name")
         page.tab.locator(".runs-panel .virtual").evaluate("(list) => list.scrollTo(0, list.scrollHeight)")
         expect(entries.last).to_contain_text("run0999")
         search = page.tab.get_by_role("searchbox", name=re.compile("^Search runs"))
         search.fill("/sweep3.*00[0-4]3/")
         expect(entries).to_have_count(5)
-        page.tab.get_by_role("button", name="Draw found").click()
+        page.tab.get_by_role("button", name="Draw matches").click()
         page.wait_drawn("sweep3/run0043", last=4)
         assert {f"sweep3/run00{tens}3" for tens in range(5)} == {
             row[0] for row in page.table(page.chart("Loss"))[1:]

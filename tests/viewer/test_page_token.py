@@ -59,7 +59,7 @@ def test_a_pasted_token_controls_the_training(chromium: Chromium, board: TensorB
     token = (keys / "token").read_text().strip()
     with HttpsProxy(board.port, keys) as proxy, opened(chromium, proxy.url) as page:
         field = page.tab.get_by_label("Token")
-        state = page.tab.get_by_role("region", name="Controls of the training").get_by_role("status").first
+        state = page.tab.get_by_role("region", name="Run controls").get_by_role("status").first
         expect(state).to_contain_text("Running, in batch")
         page.survey("debugger-token")
         page.page.set_viewport_size({"width": DESK[0], "height": DESK[1]})
@@ -67,7 +67,7 @@ def test_a_pasted_token_controls_the_training(chromium: Chromium, board: TensorB
         field.press("Enter")
         expect(page.tab.get_by_role("alert")).to_contain_text("not the token of --netdebug_token_file")
         field.fill(token)
-        page.tab.get_by_role("button", name="Use it").click()
+        page.tab.get_by_role("button", name="Use token").click()
         expect(field).to_have_count(0)
         page.tab.get_by_role("button", name="Pause", exact=True).click()
         expect(state).to_contain_text("Paused in batch")
@@ -82,5 +82,5 @@ def test_a_pasted_token_controls_the_training(chromium: Chromium, board: TensorB
 def test_no_token_is_asked_for_in_the_clear(chromium: Chromium, board: TensorBoard) -> None:
     """The page says how to get there instead."""
     with opened(chromium, board.url) as page:
-        expect(page.tab.get_by_text("open it over https, where it asks for a token")).to_be_visible()
+        expect(page.tab.get_by_text("open it over HTTPS, where it asks for a token")).to_be_visible()
         expect(page.tab.locator("input[type=password]")).to_have_count(0)

@@ -124,7 +124,7 @@ def test_a_chart_that_was_not_in_sight_says_nothing_of_the_run(look: Look) -> No
     """It has asked for nothing so far; what the run has is drawn as soon as somebody scrolls there."""
     look.tab.get_by_role("button", name=re.compile("^healthy")).click()
     expect(look.chart("Step")).to_have_count(1)
-    expect(look.tab.get_by_text("The chosen runs have no")).to_have_count(0)
+    expect(look.tab.get_by_text("The selected runs have no")).to_have_count(0)
 
 
 def test_the_page_of_the_data_borrows_no_number_either(look: Look) -> None:

@@ -126,5 +126,5 @@ def test_the_page_draws_what_comes_from_elsewhere(
             trainer.put(5)
             page.wait_drawn(NAME, last=9)
             trainer.process.send_signal(signal.SIGKILL)
-            state = page.tab.get_by_role("region", name="State of the training")
+            state = page.tab.get_by_role("region", name="Run state")
             expect(state).to_contain_text("Ended: killed by signal 9")

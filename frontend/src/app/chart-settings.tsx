@@ -18,7 +18,7 @@ const open = signal(false);
 /** How curves are drawn: the same on all pages. */
 export function ChartSettings({ details }: { readonly details: RunDetails | null }): JSX.Element {
   return (
-    <div class="settings" role="group" aria-label="What is drawn, and how">
+    <div class="settings" role="group" aria-label="Chart settings">
       {VIEWS[page.value].curves && <CurveSettings />}
       <RankChoice details={details} />
       {range.value && (

@@ -6,8 +6,8 @@ import { entry, pauseOrContinue, step } from "./debugger";
 import { page } from "./state";
 
 export const DEBUGGER_KEYS: readonly (readonly [keys: string, what: string])[] = [
-  ["F8", "Continue or pause the training; also Ctrl and \\"],
-  ["F10", "Step to the next layer; hold it to go on stepping"],
+  ["F8", "Continue or pause the run; also Ctrl \\"],
+  ["F10", "Step to the next layer; hold it to keep stepping"],
   ["F11", "Step to the next operation"],
   ["Shift F11", "Step to the end of the batch"],
 ];

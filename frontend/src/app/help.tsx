@@ -22,16 +22,16 @@ export function Help(): JSX.Element {
       }}
     >
       <div class="help-head">
-        <h2>Keys</h2>
+        <h2>Keyboard shortcuts</h2>
         <button type="button" class="button icon-button" onClick={() => (helpOpen.value = false)}>
           <Icon name="close" />
           <span class="unseen">Close</span>
         </button>
       </div>
       <KeyList keys={KEYS} />
-      <h3>On the page Debugger</h3>
+      <h3>On the Debugger page</h3>
       <KeyList keys={DEBUGGER_KEYS} />
-      <p class="faint">In a chart: drag to zoom, double click to show all, hold Shift and drag to move.</p>
+      <p class="faint">In a chart: drag to zoom, double-click to show all steps, Shift-drag to pan.</p>
     </dialog>
   );
 }

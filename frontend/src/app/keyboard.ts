@@ -5,13 +5,13 @@ import { listenToDebuggerKeys } from "./debugger-keys";
 import { drawerOpen, helpOpen, page, PAGES, paused, range } from "./state";
 
 export const KEYS: readonly (readonly [keys: string, what: string])[] = [
-  ["1 – 7", "Pages"],
+  ["1 – 7", "Open a page"],
   ["/", "Search runs"],
-  ["Space", "Pause or continue the picture"],
-  ["← →", "Move the cursor from point to point; with Shift ten at a time"],
+  ["Space", "Pause or resume live updates"],
+  ["← →", "Move the cursor by one point; with Shift, by ten"],
   ["R", "Show all steps"],
-  ["?", "This list"],
-  ["Esc", "Close what is open"],
+  ["?", "Show this list"],
+  ["Esc", "Close the open panel"],
 ];
 
 export function listenToKeys(): void {

@@ -24,35 +24,40 @@ const liveState = computed((): LiveState => {
     return {
       tone: "paused",
       text: "Paused",
-      explanation: "The picture stands still; recording goes on. Space continues.",
+      explanation: "Charts are frozen; recording continues. Press Space to resume.",
     };
   }
   if (connection.value === "lost") {
-    return { tone: "lost", text: "Reconnecting", explanation: "TensorBoard does not answer; what you see may be old." };
+    return {
+      tone: "lost",
+      text: "Reconnecting",
+      explanation: "TensorBoard is not responding; the page may be out of date.",
+    };
   }
   if (connection.value !== "open") return { tone: "calm", text: "Connecting", explanation: "Waiting for TensorBoard." };
-  if (listError.value) return { tone: "lost", text: "No answer", explanation: listError.value };
-  if (drawn.length === 0) return { tone: "calm", text: "Waiting", explanation: "New runs appear by themselves." };
+  if (listError.value) return { tone: "lost", text: "No response", explanation: listError.value };
+  if (drawn.length === 0) return { tone: "calm", text: "Waiting", explanation: "New runs appear automatically." };
   const run = focusedRun.value;
   const held = run && pausedRuns.value.has(run.name) ? pausedIn(run.name) : undefined;
-  if (held) return { tone: "paused", text: "Training paused", explanation: pausedWords(held.state, now.value) };
+  if (held) return { tone: "paused", text: "Run paused", explanation: pausedWords(held.state, now.value) };
   if (run?.late) {
     const text = `No data for ${formatAge(now.value - run.late.since)}`;
     return { tone: "lost", text, explanation: lateWords(run.late, now.value, run.ranks ?? 1, []) };
   }
-  if (training && age < 12) return { tone: "live", text: "Live", explanation: "New steps are drawn as they come." };
+  if (training && age < 12)
+    return { tone: "live", text: "Live", explanation: "New steps appear as they are recorded." };
   if (run?.state === "ended") {
-    const how = run.ending ? `${endedWords(run.ending, run.ranks ?? 1)}.` : "This run was closed.";
+    const how = run.ending ? `${endedWords(run.ending, run.ranks ?? 1)}.` : "The run has ended.";
     return {
       tone: run.ending?.well === false ? "lost" : "calm",
       text: `Ended ${formatAge(now.value - (run.ending?.time ?? run.changed))} ago`,
-      explanation: `${how} New runs appear by themselves.`,
+      explanation: `${how} New runs appear automatically.`,
     };
   }
   return {
     tone: "calm",
     text: `Data is ${formatAge(age)} old`,
-    explanation: "Nothing new was written since; new steps appear by themselves.",
+    explanation: "Nothing has been written since; new steps appear automatically.",
   };
 });
 
@@ -69,11 +74,11 @@ export function LiveIndicator(): JSX.Element {
         type="button"
         class="button icon-button"
         aria-pressed={paused.value}
-        title={paused.value ? "Continue (Space)" : "Pause the picture (Space)"}
+        title={paused.value ? "Resume live updates (Space)" : "Pause live updates (Space)"}
         onClick={() => (paused.value = !paused.value)}
       >
         <Icon name={paused.value ? "play" : "pause"} />
-        <span class="unseen">{paused.value ? "Continue" : "Pause"}</span>
+        <span class="unseen">{paused.value ? "Resume" : "Pause"}</span>
       </button>
     </div>
   );

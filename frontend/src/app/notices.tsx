@@ -7,13 +7,11 @@ import { refreshList } from "./session";
 export function Unreachable(): JSX.Element {
   return (
     <section class="notice" role="alert">
-      <h2>TensorBoard does not answer</h2>
+      <h2>TensorBoard is not responding</h2>
       <p>{listError.value}</p>
-      <p class="muted">
-        This page tries again by itself. If TensorBoard was stopped, start it again with the same port.
-      </p>
+      <p class="muted">This page keeps trying to reconnect. If TensorBoard was stopped, restart it on the same port.</p>
       <button type="button" class="button" onClick={() => void refreshList()}>
-        <Icon name="reset" /> Try now
+        <Icon name="reset" /> Retry now
       </button>
     </section>
   );
@@ -30,13 +28,13 @@ export function NoRuns(): JSX.Element {
     <section class="notice">
       <h2>No runs yet</h2>
       <p>
-        Nothing was recorded below <code class="path">{logdir.value || "the logdir"}</code>. These lines in a training
-        script record a run there; it appears here by itself within a second.
+        Nothing has been recorded in <code class="path">{logdir.value || "the logdir"}</code>. To record a run, add
+        these lines to a training script; the run appears here within a second.
       </p>
       <pre class="code">{RECORD}</pre>
       <p class="muted">
-        Runs go into <code>runs/</code> of the folder where the script is started; <code>logdir=</code> of{" "}
-        <code>nd.watch</code> says where else.
+        By default, runs are written to <code>runs/</code> in the folder where the script is started. To write them
+        elsewhere, pass <code>logdir=</code> to <code>nd.watch</code>.
       </p>
       {collectorAddress.value && <Elsewhere address={collectorAddress.value} />}
       {complaints.value.map((complaint) => (
@@ -53,9 +51,9 @@ function Elsewhere({ address }: { readonly address: string }): JSX.Element {
   const target = address.replace(/^(0\.0\.0\.0|\[::\])(?=:)/, location.hostname);
   return (
     <p class="muted">
-      A training elsewhere sends its records here with <code>remote="{target}"</code>, or with{" "}
-      <code>netdebug run --remote {target} train.py</code>. From a machine that cannot reach this address, a tunnel
-      leads there (<code>ssh -R</code>).
+      To record a run on another machine, pass <code>remote="{target}"</code> to <code>nd.watch</code>, or use{" "}
+      <code>netdebug run --remote {target} train.py</code>. If that machine cannot reach this address, open a tunnel
+      with <code>ssh -R</code>.
     </p>
   );
 }
@@ -63,8 +61,8 @@ function Elsewhere({ address }: { readonly address: string }): JSX.Element {
 export function NoRunChosen(): JSX.Element {
   return (
     <section class="notice">
-      <h2>No run chosen</h2>
-      <p>Click a run in the list to look at it, or tick several to draw them together.</p>
+      <h2>No run selected</h2>
+      <p>Click a run in the list to open it, or check several to compare them.</p>
     </section>
   );
 }

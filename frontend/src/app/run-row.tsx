@@ -25,10 +25,10 @@ import {
 } from "./state";
 
 const STATE_WORDS: Readonly<Record<RunRow["state"], string>> = {
-  live: "training now",
-  idle: "nothing written lately",
+  live: "running",
+  idle: "nothing written recently",
   ended: "ended",
-  unknown: "not known yet whether it still trains",
+  unknown: "state not known yet",
 };
 
 /** For the pointer: what the dot and the few words of a row mean. */
@@ -85,7 +85,7 @@ const VERDICTS = {
   sick: ["error", "bad", "This network is sick"],
   suspect: ["warning", "warning", "Something may be wrong"],
   healthy: ["check", "good", "No sign of trouble"],
-  unknown: ["unknown", "muted", "Nothing is known of this run"],
+  unknown: ["unknown", "muted", "Nothing is known about this run"],
   "not judged": ["info", "muted", "This run is not judged yet"],
 } as const;
 
@@ -140,7 +140,7 @@ function ColourChoice({ name }: { readonly name: string }): JSX.Element {
       <button
         type="button"
         class="colour-button"
-        title="Choose the colour"
+        title="Choose a colour"
         aria-expanded={open}
         onClick={() => setOpen(!open)}
         style={{ background: colourOf(name) }}

@@ -52,7 +52,7 @@ function SearchBox(): JSX.Element {
         id="search"
         type="search"
         placeholder="Search, or /regex/"
-        aria-label="Search runs by a part of the name or a /regular expression/"
+        aria-label="Search runs by name or /regular expression/"
         aria-invalid={complaint !== null}
         spellcheck={false}
         value={search.value}
@@ -72,7 +72,7 @@ function ListTools(): JSX.Element {
   return (
     <div class="list-tools">
       <select
-        aria-label="Order of the runs"
+        aria-label="Sort runs"
         value={sort.value}
         onChange={(event) => (sort.value = SORTS.find((each) => each === event.currentTarget.value) ?? "newest")}
       >
@@ -84,7 +84,7 @@ function ListTools(): JSX.Element {
       </select>
       <span class="grow" />
       <button type="button" class="link" onClick={() => setChosen(listed.value.slice(0, 20).map((run) => run.name))}>
-        {searching ? "Draw found" : listed.value.length > 20 ? "Draw 20" : "Draw all"}
+        {searching ? "Draw matches" : listed.value.length > 20 ? "Draw 20" : "Draw all"}
       </button>
       <button type="button" class="link" onClick={() => setChosen([])}>
         None
@@ -96,7 +96,7 @@ function ListTools(): JSX.Element {
 function ListBody(): JSX.Element {
   if (runs.value === null) return <p class="hint">Looking for runs …</p>;
   if (listed.value.length === 0) {
-    if (runs.value.length > 0) return <p class="hint">No run has such a name.</p>;
+    if (runs.value.length > 0) return <p class="hint">No runs match.</p>;
     return <p class="hint">{listComplete.value ? "No runs yet." : "Still looking for runs …"}</p>;
   }
   return (

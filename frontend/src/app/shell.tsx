@@ -58,7 +58,7 @@ function PageBody({ name }: { readonly name: PageName }): JSX.Element {
   if (error) {
     return (
       <section class="notice" role="alert">
-        <h2>The page {title} cannot be drawn</h2>
+        <h2>The {title} page cannot be shown</h2>
         <p>{error instanceof Error ? error.message : String(error)}</p>
         <button type="button" class="button" onClick={retry}>
           <Icon name="reset" /> Try again

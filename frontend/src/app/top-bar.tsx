@@ -50,11 +50,11 @@ export function TopBar(): JSX.Element {
       <button
         type="button"
         class="button icon-button not-phone"
-        title="Keys (?)"
+        title="Keyboard shortcuts (?)"
         onClick={() => (helpOpen.value = true)}
       >
         <Icon name="help" />
-        <span class="unseen">Keys</span>
+        <span class="unseen">Keyboard shortcuts</span>
       </button>
     </header>
   );
@@ -63,9 +63,9 @@ export function TopBar(): JSX.Element {
 /** Someone's training stands still: that is to be seen from every page. */
 function PausedMark(): JSX.Element {
   return (
-    <span class="tab-paused" title="A training is paused">
+    <span class="tab-paused" title="A run is paused">
       <Icon name="pause" />
-      <span class="unseen">a training is paused</span>
+      <span class="unseen">a run is paused</span>
     </span>
   );
 }

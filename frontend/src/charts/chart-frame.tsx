@@ -21,11 +21,11 @@ export function ChartTools({ what, onPng, onCsv, onReset, children }: ChartTools
           <span class="unseen">Show all steps</span>
         </button>
       )}
-      <button type="button" class="tool" title="Save the picture as PNG" onClick={onPng}>
+      <button type="button" class="tool" title="Save as PNG" onClick={onPng}>
         PNG{of}
       </button>
       {onCsv && (
-        <button type="button" class="tool" title="Save the numbers as CSV" onClick={onCsv}>
+        <button type="button" class="tool" title="Save as CSV" onClick={onCsv}>
           CSV{of}
         </button>
       )}

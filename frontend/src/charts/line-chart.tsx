@@ -133,7 +133,7 @@ function Head(props: HeadProps): JSX.Element {
             type="button"
             class="tool"
             aria-pressed={whole}
-            title="Show even the few points far beyond all others"
+            title="Extend the axis to show outliers"
             onClick={() => setWhole(!whole)}
           >
             OUTLIERS

@@ -24,7 +24,7 @@ function describeOne({ label, y, bad }: LineSeries, format: (value: number) => s
     if (!Number.isFinite(value)) continue;
     [low, high, last] = [Math.min(low, value), Math.max(high, value), value];
   }
-  const broken = bad?.some((count) => count > 0) ? ", with values that are not finite" : "";
+  const broken = bad?.some((count) => count > 0) ? ", with non-finite values" : "";
   const name = label.slice(0, 100);
   if (low > high) return `${name} has no finite value`;
   return `${name} from ${format(low)} to ${format(high)}, last ${format(last)}${broken}`;

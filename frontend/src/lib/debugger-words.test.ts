@@ -52,7 +52,7 @@ describe("the status", () => {
   it("says for how long, wherever else its run is shown", () => {
     const state = parseState({ ...paused, paused_at: 1000 });
     expect(pausedWords(state, 1185)).toBe(
-      "Paused in batch 812, before a, for 3 min. It goes on from the Debugger page.",
+      "Paused in batch 812, before a, for 3 min. To continue it, open the Debugger page.",
     );
   });
 
@@ -69,19 +69,21 @@ describe("a batch of which nothing is to be seen", () => {
   const at = (phase: string): DebuggerState => parseState({ place: place({ phase }) });
 
   it("comes with the next step when the training has not begun", () => {
-    const words = "The model has been given nothing yet: that comes with the next step";
-    expect(unseenBatchWords({ session, state: at("start") })).toBe(`${words} (F10 goes to its first layer).`);
+    const words = "The model has no input yet; it gets one in the next step";
+    expect(unseenBatchWords({ session, state: at("start") })).toBe(`${words} (F10 steps to its first layer).`);
     expect(unseenBatchWords({ session: { ...session, can: ["batch"] }, state: at("start") })).toBe(`${words}.`);
   });
 
   it("was not looked at, else", () => {
-    expect(unseenBatchWords({ session, state: at("end") })).toContain("was not seen; that of the next one will be");
+    expect(unseenBatchWords({ session, state: at("end") })).toContain(
+      "was not captured in this batch; it will be in the next one",
+    );
   });
 });
 
 it("a condition reads like a sentence, and without a threshold it has no sign", () => {
   const condition = { kind: "output_gradient", statistic: "abs_max", comparison: ">", threshold: 100 };
-  expect(conditionWords(condition)).toBe("output gradient: greatest magnitude > 100");
+  expect(conditionWords(condition)).toBe("output gradient: largest magnitude > 100");
   expect(conditionWords({ ...condition, statistic: "nonfinite", comparison: "is" })).toBe(
     "output gradient: NaN or Inf",
   );

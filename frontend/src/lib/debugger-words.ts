@@ -42,22 +42,22 @@ export interface StatusWords {
 export function statusWords(state: DebuggerState, isConnected: boolean): StatusWords {
   const where = state.place ? `, ${placeWords(state.place)}` : "";
   const batch = `batch ${formatCount(state.step)}`;
-  if (state.status === "over") return { tone: "over", text: "The training is over", why: "" };
+  if (state.status === "over") return { tone: "over", text: "The run has ended", why: "" };
   if (!isConnected) {
-    const why = "The connection to the training is lost, and is tried again. A paused training goes on by itself.";
+    const why = "The connection to the run was lost; reconnecting. A paused run continues by itself.";
     return { tone: "lost", text: `Last seen in ${batch}${where}`, why };
   }
   if (state.status === "paused") {
     return { tone: "paused", text: `Paused in ${batch}${where}`, why: reasonWords(state.reason?.text ?? "") };
   }
-  const why = state.is_waiting ? "It stops at the place that was asked for." : "";
+  const why = state.is_waiting ? "It stops at the requested place." : "";
   return { tone: "running", text: `Running, in ${batch}`, why };
 }
 
 /** What the list of runs and the Overview say of a paused training. */
 export function pausedWords(state: DebuggerState, now: number): string {
   const age = state.paused_at === null ? "" : `, for ${formatAge(now - state.paused_at)}`;
-  return `${statusWords(state, true).text}${age}. It goes on from the Debugger page.`;
+  return `${statusWords(state, true).text}${age}. To continue it, open the Debugger page.`;
 }
 
 /** A reason is a sentence of its own, or the rest of one. */
@@ -70,7 +70,7 @@ const STEP_WORDS: Readonly<Record<StepBy, readonly [label: string, what: string]
   layer: ["Layer", "To the next layer, forward or backward"],
   backward: ["Backward", "To the next layer of the backward pass"],
   optimizer: ["Optimizer", "To the optimizer's step"],
-  op: ["Op", "To the next operation, within layers too"],
+  op: ["Op", "To the next operation, also inside a layer"],
 };
 
 export function stepLabel(by: StepBy): string {
@@ -83,15 +83,15 @@ export function stepMeaning(by: StepBy): string {
 
 const STATISTIC_WORDS: Readonly<Record<string, string>> = {
   nonfinite: "NaN or Inf",
-  min: "least value",
-  max: "greatest value",
-  abs_max: "greatest magnitude",
+  min: "smallest value",
+  max: "largest value",
+  abs_max: "largest magnitude",
   mean: "mean",
   abs_mean: "mean magnitude",
-  std: "deviation",
+  std: "standard deviation",
   norm: "norm",
   zeros: "share of zeros",
-  change: "change since the last step",
+  change: "change since the previous step",
 };
 
 export function statisticWords(statistic: string): string {
@@ -130,10 +130,10 @@ export function isFound(pattern: string | null, name: string): boolean {
 /** Why nothing is to be seen of what the model was given, and from when on. */
 export function unseenBatchWords({ state, session }: Pick<DebuggerEntry, "state" | "session">): string {
   if (state.place?.phase === "start") {
-    const how = session.can.includes("layer") ? " (F10 goes to its first layer)" : "";
-    return `The model has been given nothing yet: that comes with the next step${how}.`;
+    const how = session.can.includes("layer") ? " (F10 steps to its first layer)" : "";
+    return `The model has no input yet; it gets one in the next step${how}.`;
   }
-  return "What the model was given in this batch was not seen; that of the next one will be.";
+  return "The model's input was not captured in this batch; it will be in the next one.";
 }
 
 export function shapeWords(shape: readonly number[]): string {

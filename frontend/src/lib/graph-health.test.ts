@@ -86,7 +86,7 @@ test("of shares the greatest counts, of sizes the median, of nothing nothing", (
   expect(combined(measureOf("dead"), [0.1, NaN, 0.9])).toBe(0.9);
   expect(combined(measureOf("rms"), [1, 2, 10, 4])).toBe(3);
   expect(combined(measureOf("rms"), [NaN])).toBeNaN();
-  expect(combinedTitle(measureOf("dead"), 12)).toBe("Inactive units (greatest of 12)");
+  expect(combinedTitle(measureOf("dead"), 12)).toBe("Inactive units (largest of 12)");
 });
 
 test("numbers of parameters come from the graph itself", () => {

@@ -25,7 +25,7 @@ export const MEASURES: readonly Measure[] = [
     statistic: "norm",
     scale: "log",
     combine: "length",
-    meaning: "length of the gradient of the module's parameters",
+    meaning: "norm of the gradients of the module's parameters",
   },
   {
     key: "ratio",
@@ -35,7 +35,7 @@ export const MEASURES: readonly Measure[] = [
     over: "weight",
     scale: "log",
     combine: "median",
-    meaning: "norm of the update divided by the norm of the weight it changes; about 0.001 is usual",
+    meaning: "norm of the update divided by the norm of the weight it changes; about 0.001 is typical",
   },
   {
     key: "rms",
@@ -44,7 +44,7 @@ export const MEASURES: readonly Measure[] = [
     statistic: "rms",
     scale: "log",
     combine: "median",
-    meaning: "size of a typical value of the module's output",
+    meaning: "typical magnitude of the module's output",
   },
   {
     key: "dead",
@@ -80,7 +80,7 @@ export const MEASURES: readonly Measure[] = [
     statistic: "norm",
     scale: "log",
     combine: "length",
-    meaning: "length of the module's parameters",
+    meaning: "norm of the module's parameters",
   },
   {
     key: "parameters",
@@ -100,7 +100,7 @@ export function measureOf(key: string | undefined): Measure {
 /** How several values become one, in words: "of 12 values the greatest". */
 export function combinedTitle(measure: Measure, count: number): string {
   if (count < 2) return measure.label;
-  const how = { length: "length of all", median: "median", most: "greatest", sum: "sum" }[measure.combine];
+  const how = { length: "norm over all", median: "median", most: "largest", sum: "sum" }[measure.combine];
   return `${measure.label} (${how} of ${count})`;
 }
 

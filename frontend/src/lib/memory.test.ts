@@ -73,7 +73,7 @@ test("a device that was nearly full is said", () => {
       ["memory/gpu0/total", steps([100])],
     ]),
   );
-  expect(gpu && memoryReading(gpu)).toBe("GPU 0 came to 95 % of its memory: the next larger batch may not fit.");
+  expect(gpu && memoryReading(gpu)).toBe("GPU 0 peaked at 95 % of its memory: a larger batch may not fit.");
 });
 
 test("nothing recorded, nothing stacked", () => {

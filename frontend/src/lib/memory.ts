@@ -63,8 +63,8 @@ function hostStack(scalars: Scalars): MemoryStack | null {
     part("rss", "This process", "resident memory (RSS) of the training process", rows.mean),
     part(
       "children",
-      "Its children",
-      "resident memory of loader workers and other children; shared pages count once for each of them",
+      "Child processes",
+      "resident memory of loader workers and other child processes; shared pages count once per process",
       children,
     ),
   ];
@@ -84,14 +84,14 @@ function gpuStack(scalars: Scalars, number: number): MemoryStack | null {
   const others = rows.mean.map((used, row) => Math.max(used - zero(own[row]) - zero(children[row]), 0));
   const isSplit = own.some(Number.isFinite) || children.some(Number.isFinite);
   const parts = [
-    part("process", "This process", "of the training process, as the driver counts it", own),
-    part("children", "Its children", "of its child processes", children),
+    part("process", "This process", "used by the training process, as the driver counts it", own),
+    part("children", "Child processes", "used by its child processes", children),
     part(
       "others",
       isSplit ? "Others and driver" : "Used",
       isSplit
         ? "other processes on the device, and the driver itself"
-        : "by all processes on the device; the driver does not say by which",
+        : "used by all processes on the device; the driver does not report it per process",
       others,
     ),
   ];
@@ -106,11 +106,11 @@ function allocatorStack(scalars: Scalars, number: number): MemoryStack | null {
   const reserved = lastKnown(rows, scalars.get(`${prefix}/reserved`));
   const cached = reserved.map((bytes, row) => Math.max(bytes - (rows.mean[row] ?? 0), 0));
   const parts = [
-    part("allocated", "In tensors", "held by tensors that are alive", rows.mean),
-    part("cached", "Kept free", "reserved by torch's allocator and not in use", cached),
+    part("allocated", "In tensors", "held by live tensors", rows.mean),
+    part("cached", "Reserved, free", "reserved by torch's allocator and not in use", cached),
   ];
   const peak = lastOf(scalars.get(`${prefix}/peak_allocated`));
-  return stack(`cuda${number}`, `torch on cuda:${number}`, rows, parts, peak, "most in tensors");
+  return stack(`cuda${number}`, `torch on cuda:${number}`, rows, parts, peak, "peak in tensors");
 }
 
 function part(key: string, title: string, meaning: string, bytes: Float64Array): MemoryPart {
@@ -154,7 +154,7 @@ export function memoryReading(found: MemoryStack): string | null {
   if (found.limit === null || found.key.startsWith("cuda")) return null;
   const share = found.peak / found.limit;
   if (share < 0.9) return null;
-  return `${found.title} came to ${Math.round(share * 100)} % of its memory: the next larger batch may not fit.`;
+  return `${found.title} peaked at ${Math.round(share * 100)} % of its memory: a larger batch may not fit.`;
 }
 
 /** Whether a name is drawn in a stack, so that it need not be shown by itself. */

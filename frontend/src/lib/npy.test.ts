@@ -35,8 +35,8 @@ describe("an array", () => {
 
 describe("what is no array", () => {
   it("is refused with a sentence", () => {
-    expect(() => readNpy(new ArrayBuffer(40))).toThrow("That is no .npy file.");
+    expect(() => readNpy(new ArrayBuffer(40))).toThrow("This is not an .npy file.");
     expect(() => readNpy(npy("|O", "1,", new ArrayBuffer(8)))).toThrow("type O");
-    expect(() => readNpy(npy("<f8", "9,", new ArrayBuffer(8)))).toThrow("too early");
+    expect(() => readNpy(npy("<f8", "9,", new ArrayBuffer(8)))).toThrow("incomplete");
   });
 });

@@ -28,7 +28,7 @@ const MAGIC = "\u0093NUMPY";
 export function readNpy(buffer: ArrayBuffer): NumberArray {
   const view = new DataView(buffer);
   const start = String.fromCharCode(...new Uint8Array(buffer.slice(0, MAGIC.length)));
-  if (start !== MAGIC || buffer.byteLength < 12) throw new Error("That is no .npy file.");
+  if (start !== MAGIC || buffer.byteLength < 12) throw new Error("This is not an .npy file.");
   const wide = view.getUint8(6) > 1;
   const from = wide ? 12 : 10;
   const end = from + (wide ? view.getUint32(8, true) : view.getUint16(8, true));
@@ -37,7 +37,7 @@ export function readNpy(buffer: ArrayBuffer): NumberArray {
   const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim() !== "");
   const reader = READERS[type];
   if (!reader || header.includes("'fortran_order': True"))
-    throw new Error(`Values of type ${type} are not shown here.`);
+    throw new Error(`Values of type ${type} cannot be shown here.`);
   const sizes = shape.map(Number);
   return { shape: sizes, values: valuesOf(view, end, sizes, reader, order !== ">") };
 }
@@ -50,7 +50,7 @@ function valuesOf(
   little: boolean,
 ): Float64Array {
   const size = shape.reduce((product, each) => product * each, 1);
-  if (!(from + size * bytes <= view.byteLength)) throw new Error("The file ends too early.");
+  if (!(from + size * bytes <= view.byteLength)) throw new Error("The file is incomplete.");
   const values = new Float64Array(size);
   for (let i = 0; i < size; i++) values[i] = read(view, from + i * bytes, little);
   return values;

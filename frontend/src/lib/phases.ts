@@ -20,14 +20,14 @@ export const PHASE_TEXTS: Readonly<Record<PhaseName, PhaseTexts>> = {
   data: {
     title: "Waiting for data",
     meaning:
-      "from the end of one step to the next forward pass: the loader, moving the batch, and what else the loop does there",
+      "from the end of one step to the next forward pass: the loader, moving the batch, and whatever else the loop does there",
   },
   forward: { title: "Forward", meaning: "while the model is called" },
   backward: { title: "Loss and backward", meaning: "from the end of the forward pass to the optimizer" },
   optimizer: { title: "Optimizer", meaning: "while the optimizer steps" },
   rest: {
     title: "Rest",
-    meaning: "of the step that belongs to none of the others, such as metrics and logging after the optimizer",
+    meaning: "everything else in the step, such as metrics and logging after the optimizer",
   },
 };
 
@@ -197,13 +197,13 @@ export function waitReading(share: number): WaitReading {
     return {
       tone: "warning",
       text,
-      advice: "A little could be gained by more loader workers (num_workers) or pin_memory=True.",
+      advice: "More loader workers (num_workers) or pin_memory=True may help a little.",
     };
   }
   return {
     tone: "bad",
     text,
     advice:
-      "The model is kept waiting: try more loader workers (num_workers), persistent_workers=True, pin_memory=True with non_blocking copies, or cheaper transforms.",
+      "The model waits for data: try more loader workers (num_workers), persistent_workers=True, pin_memory=True with non_blocking copies, or cheaper transforms.",
   };
 }

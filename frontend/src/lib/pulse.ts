@@ -9,19 +9,21 @@ const GIVEN_UP_SECONDS = 3600;
 
 /** "killed by signal 9, out of memory"; goes on where "ended" or "ended:" stands. */
 export function endingWords(ending: Ending): string {
-  if (ending.well) return "well";
+  if (ending.well) return "normally";
   return ending.out_of_memory ? `${how(ending)}, out of memory` : how(ending);
 }
 
 function how({ signal, exit_code: code }: Ending): string {
   if (signal !== null) return `killed by signal ${signal}`;
-  return code === null ? "how is not known" : `with exit code ${code}`;
+  return code === null ? "reason unknown" : `with exit code ${code}`;
 }
 
 /** The same in two or three words. */
 export function endingInShort(ending: Ending): string {
   if (ending.out_of_memory) return "out of memory";
-  return ending.signal === null && ending.exit_code === null ? "gone without a word" : how(ending).replace("with ", "");
+  return ending.signal === null && ending.exit_code === null
+    ? "gone without a trace"
+    : how(ending).replace("with ", "");
 }
 
 /** "Rank 3 ended", "Ended": what the words of an ending follow. */
@@ -32,17 +34,17 @@ export function endedWords(ending: Ending, ranks: number): string {
 /** A sentence or two. `ranks` is how many the run has, `seen` what agents saw last of each. */
 export function lateWords(late: Late, now: number, ranks: number, seen: readonly Processes[]): string {
   const seconds = Math.max(0, now - late.since);
-  const who = late.ranks.length < ranks ? ` of ${ranksText(late.ranks)}` : "";
-  const start = `Nothing has come${who} for ${formatAge(seconds)}`;
+  const who = late.ranks.length < ranks ? ` from ${ranksText(late.ranks)}` : "";
+  const start = `No data${who} for ${formatAge(seconds)}`;
   if (late.is_alive) {
     const one = late.ranks.length === 1 || ranks === 1 ? seen.find(({ rank }) => rank === late.ranks[0]) : undefined;
     return `${start}; the trainer is alive${one ? doing(one) : ""}.`;
   }
   const rest =
     seconds < GIVEN_UP_SECONDS
-      ? "What it records meanwhile comes as soon as it is back."
-      : "How the training ended, or whether it goes on, is not known.";
-  return `${start}; its machine does not answer. ${rest}`;
+      ? "What it records in the meantime arrives once it is back."
+      : "Whether the run has ended or continues is not known.";
+  return `${start}; its machine is not responding. ${rest}`;
 }
 
 function doing({ state, cpu_share: busy, processes }: Processes): string {

@@ -21,7 +21,7 @@ test("ranks that wait for the slowest take equally long, and only their own work
   expect(times.map(({ seconds }) => seconds)).toEqual([10, 10, 10]);
   expect(times.map(({ own }) => own)).toEqual([4, 8, 4]);
   expect(rankReading(times).slowest).toBe(1);
-  expect(rankReading(times).text).toContain("Rank 1 needs 100 % longer");
+  expect(rankReading(times).text).toContain("it takes 100 % longer");
 });
 
 test("equal ranks and a single one need no warning", () => {

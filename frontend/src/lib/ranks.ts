@@ -93,7 +93,7 @@ export function rankReading(times: readonly RankTimes[]): RankReading {
   const more = worst.own / usual - 1;
   if (!(more > WORTH_A_WORD)) return { text: `The ${times.length} ranks take about the same time.`, slowest: null };
   return {
-    text: `Rank ${worst.rank} needs ${Math.round(more * 100)} % longer than the others outside of the backward pass, where ranks wait for each other: it holds them up.`,
+    text: `Rank ${worst.rank} slows down the others: outside the backward pass, where ranks wait for each other, it takes ${Math.round(more * 100)} % longer.`,
     slowest: worst.rank,
   };
 }

@@ -49,10 +49,10 @@ export function isQuick(expression: string): boolean {
 
 function costOf(expression: string, mostRepetitions: number): string | null {
   const plain = expression.replace(/\\[^1-9k]/g, "x").replace(/\[[^\]]*\]/g, "x");
-  if (/\\[1-9k]/.test(plain)) return "Back references are not supported here.";
+  if (/\\[1-9k]/.test(plain)) return "Backreferences are not supported here.";
   if (/\)[*+{]/.test(plain)) return "A repeated group is not supported here.";
   const repetitions = plain.match(/[*+]|\{\d+,\d*\}/g) ?? [];
   if (repetitions.length > mostRepetitions || (plain.match(/\?/g) ?? []).length > 8)
-    return "At most three repetitions, please.";
+    return "Use at most three repetitions.";
   return null;
 }

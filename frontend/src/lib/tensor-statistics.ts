@@ -25,19 +25,19 @@ export const KINDS: readonly { readonly kind: Kind; readonly label: string; read
 ];
 
 export const TENSOR_STATISTICS: readonly TensorStatistic[] = [
-  { name: "norm", label: "norm", meaning: "Euclidean length: root of the sum of squares", scale: "log" },
-  { name: "rms", label: "rms", meaning: "root of the mean square: the size of a typical value", scale: "log" },
+  { name: "norm", label: "norm", meaning: "Euclidean norm: root of the sum of squares", scale: "log" },
+  { name: "rms", label: "rms", meaning: "root of the mean square: the typical magnitude", scale: "log" },
   { name: "mean", label: "mean", meaning: "mean of the finite values", scale: "signed" },
   { name: "std", label: "std", meaning: "spread of the finite values around their mean", scale: "log" },
-  { name: "min", label: "min", meaning: "least finite value", scale: "signed" },
-  { name: "max", label: "max", meaning: "greatest finite value", scale: "signed" },
-  { name: "abs_max", label: "abs max", meaning: "greatest magnitude", scale: "log" },
+  { name: "min", label: "min", meaning: "smallest finite value", scale: "signed" },
+  { name: "max", label: "max", meaning: "largest finite value", scale: "signed" },
+  { name: "abs_max", label: "abs max", meaning: "largest magnitude", scale: "log" },
   { name: "zeros", label: "zeros", meaning: "share of values that are exactly zero", scale: "share" },
   { name: "nonfinite", label: "non-finite", meaning: "share of values that are NaN or infinite", scale: "share" },
   {
     name: "ratio",
     label: "update ÷ weight",
-    meaning: "norm of the update divided by the norm of the weight it changes; about 0.001 is usual",
+    meaning: "norm of the update divided by the norm of the weight it changes; about 0.001 is typical",
     scale: "log",
     kinds: ["update"],
   },

@@ -67,7 +67,7 @@ async function send(orders: readonly Order[]): Promise<void> {
     orders.forEach((order, index) => {
       const answer = answers[index];
       if (answer) order.resolve(answer);
-      else order.reject(new Error("The server answered fewer queries than it was asked."));
+      else order.reject(new Error("The server answered fewer queries than were sent."));
     });
   } catch (error) {
     // Refused is refused: that one keeps its neighbours in a chart from nothing. All else may work later.

@@ -13,10 +13,10 @@ export class WireError extends Error {}
 /** One answer for each query, in their order. Throws WireError when the body is not what the route promises. */
 export function decodeColumns(body: ArrayBuffer): Answer[] {
   const view = new DataView(body);
-  if (body.byteLength < 4) throw new WireError("The answer of the server is cut off.");
+  if (body.byteLength < 4) throw new WireError("The server's response is incomplete.");
   const length = view.getUint32(0, true);
   const start = 4 + length;
-  if (start > body.byteLength) throw new WireError("The answer of the server is cut off.");
+  if (start > body.byteLength) throw new WireError("The server's response is incomplete.");
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(body, 4, length))) as { answers: Json[] };
   return header.answers.map((answer) => decodeAnswer(answer, body, start));
 }
@@ -82,7 +82,7 @@ function decodeAnswer(answer: Json, body: ArrayBuffer, start: number): Answer {
         processes: f64(columns, "processes"),
       };
     default:
-      throw new WireError("The server answers in a way this page does not know: reload it.");
+      throw new WireError("The server sent a response that this page does not understand. Reload the page.");
   }
 }
 
@@ -92,7 +92,7 @@ function column([type, offset, length]: [string, number, number], body: ArrayBuf
   const aligned = (start + offset) % size === 0;
   const bytes = aligned ? body : body.slice(start + offset, start + offset + length * size);
   const at = aligned ? start + offset : 0;
-  if (at + length * size > bytes.byteLength) throw new WireError("The answer of the server is cut off.");
+  if (at + length * size > bytes.byteLength) throw new WireError("The server's response is incomplete.");
   if (type === "f64") return new Float64Array(bytes, at, length);
   if (type === "f32") return new Float32Array(bytes, at, length);
   if (type === "i32") return new Int32Array(bytes, at, length);

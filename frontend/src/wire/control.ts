@@ -14,7 +14,7 @@ export const needsToken = computed(() => pasted.value === null && tokenPlace()?.
 /** A sentence says why it cannot be one. */
 export function pasteToken(typed: string): string | null {
   const token = typed.trim();
-  if (!/^[\x21-\x7e]{1,512}$/.test(token)) return "A token is one word of letters, digits and signs.";
+  if (!/^[\x21-\x7e]{1,512}$/.test(token)) return "A token is one word of letters, digits and symbols.";
   pasted.value = token;
   return null;
 }

@@ -26,7 +26,7 @@ export async function send(path: string, request: Sent): Promise<Response> {
     response = await fetch(path, { ...request, headers: { ...OWN_HEADER, ...request.headers } });
   } catch (error) {
     if (request.signal?.aborted) throw error;
-    throw new RequestError("TensorBoard does not answer. Is it still running?", 0);
+    throw new RequestError("TensorBoard is not responding. Is it still running?", 0);
   }
   if (!response.ok) throw new RequestError(await reason(response), response.status);
   return response;

@@ -23,7 +23,7 @@ const MOST_RUNS = 12;
 /** What goes into the network, and how fast. */
 export function TrainingDataView({ runs, run }: ViewProps): JSX.Element {
   const details = useRun(run?.name ?? null);
-  if (!run) return <p class="hint">Choose a run in the list.</p>;
+  if (!run) return <p class="hint">Select a run from the list.</p>;
   if (!details) return <p class="hint">Reading the run …</p>;
   return <DataPage key={run.name} run={run} runs={inFocusFirst(runs, run)} details={details} />;
 }
@@ -46,7 +46,7 @@ function DataPage({ run, runs, details }: DataPageProps): JSX.Element {
   return (
     <div class="page-sections">
       {isTimed ? <Figures data={data} /> : <NotTimed details={details} />}
-      <Section title="Speed of the data">
+      <Section title="Data throughput">
         <WaitText scalars={data.scalars} />
         <div class="card-grid">
           <DerivedChart
@@ -56,7 +56,7 @@ function DataPage({ run, runs, details }: DataPageProps): JSX.Element {
             make={waitColumns}
             format={formatPercent}
             exportName="data-wait-share"
-            empty="The wait for data was not recorded in these steps."
+            empty="The time spent waiting for data was not recorded in these steps."
           />
           <DerivedChart
             title="Samples per second"
@@ -65,7 +65,7 @@ function DataPage({ run, runs, details }: DataPageProps): JSX.Element {
             make={rateColumns}
             format={formatShort}
             exportName="samples-per-second"
-            empty="Batch sizes were not recorded: the model gets no tensor whose first dimension is the batch, or batches=False was set."
+            empty="Batch sizes were not recorded: no input of the model has the batch as its first dimension, or batches=False was set."
           />
           <DerivedChart
             title="Batch size"
@@ -89,7 +89,7 @@ function NotTimed({ details }: { readonly details: RunDetails }): JSX.Element {
     <p class="page-reading">
       {details.kind === "summary"
         ? "This run was written by a SummaryWriter, which records neither batches nor times. Its histograms are shown below."
-        : "No step was timed in this run so far: times come with monitor.step() at the end of each batch."}
+        : "No step has been timed in this run yet: call monitor.step() at the end of each batch."}
     </p>
   );
 }

@@ -44,6 +44,6 @@ export function LearningRates({ run, details }: RatesProps): JSX.Element {
 }
 
 function noRates(details: RunDetails): string {
-  if (details.kind === "summary") return "A SummaryWriter records no learning rate by itself.";
-  return "No learning rate was recorded: the optimizer was not given to nd.watch, or its rate lies on a device.";
+  if (details.kind === "summary") return "A SummaryWriter does not record learning rates automatically.";
+  return "No learning rate was recorded: nd.watch was not given the optimizer, or the rate is stored on a device.";
 }

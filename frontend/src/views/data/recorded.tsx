@@ -36,7 +36,7 @@ export function RecordedSection({ run, details }: RecordedProps): JSX.Element {
           </div>
           {group.names.length > MOST_CHARTS && (
             <p class="muted">
-              The first {MOST_CHARTS} of {group.names.length} are shown; all of them are on the page Histograms.
+              The first {MOST_CHARTS} of {group.names.length} are shown; the Histograms page has all of them.
             </p>
           )}
         </Section>
@@ -53,7 +53,7 @@ function groupsOf(details: RunDetails): TensorGroup[] {
   return [
     { title: "Inputs", names: starting("input/") },
     { title: "Labels", names: starting("label/") },
-    { title: "Tensors of your own", names: others },
+    { title: "Your own tensors", names: others },
   ].filter(({ names: found }) => found.length > 0);
 }
 
@@ -65,8 +65,8 @@ function NotRecorded({ groups }: { readonly groups: readonly TensorGroup[] }): J
     <Section title="Not recorded">
       <div class="card nothing">
         <p>
-          This run does not hold {missing.join(" and ")}, nor the order of the batches. Of the data only the size of
-          each batch is recorded by itself. Anything else is shown here when the loop gives it to the monitor:
+          This run does not hold {missing.join(" and ")}, nor the order of the batches. Only the size of each batch is
+          recorded automatically. To see more of the data here, pass it to the monitor:
         </p>
         <pre class="data-code">{'monitor.tensor("input/pixels", images)\nmonitor.tensor("label/class", labels)'}</pre>
       </div>

@@ -9,13 +9,13 @@ const FROM_SHELL = "netdebug run --debugger train.py";
 export function Arm(): JSX.Element {
   return (
     <section class="notice">
-      <h2>No training can be paused yet</h2>
-      <p>A training lets itself be paused when it was started for it, in its code or from the shell:</p>
+      <h2>No run can be paused yet</h2>
+      <p>A run can be paused if it was started with the debugger, in its code or from the shell:</p>
       <Copyable text={IN_CODE} />
       <Copyable text={FROM_SHELL} />
       <p class="muted">
-        That cannot be done from here: who can open this page must not be able to get hold of a training that nobody has
-        opened for it. Trainings that are open appear here by themselves.
+        This cannot be turned on from the page: nobody who can open the page should gain control of a run that was not
+        started for debugging. Runs that can be paused appear here automatically.
       </p>
     </section>
   );

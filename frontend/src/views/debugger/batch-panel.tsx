@@ -42,7 +42,7 @@ function Entries({ session, entries, isOld }: EntriesProps): JSX.Element {
         />
       ))}
       {entries.every((each) => each.role !== "label") && (
-        <p class="hint">What the loss is given is seen from its first call after the pause on.</p>
+        <p class="hint">The inputs of the loss are captured from its first call after the pause.</p>
       )}
     </div>
   );

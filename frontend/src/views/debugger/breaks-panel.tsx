@@ -23,7 +23,7 @@ export function BreaksPanel({ shown }: { readonly shown: DebuggerEntry }): JSX.E
   const draft = useSignal<Draft>({ layer: "", phase: "forward", step: null });
   return (
     <div class="debug-stacked">
-      <p class="muted">The training pauses before these. The dot beside a layer sets one, too.</p>
+      <p class="muted">The run pauses at these places. The dot beside a layer sets one, too.</p>
       {breakpoints.map((each) => (
         <BreakpointRow key={each.id} breakpoint={each} />
       ))}
@@ -75,8 +75,8 @@ function Fields({ draft, onChange }: { readonly draft: Draft; readonly onChange:
       {OF_LAYERS.has(draft.phase) && (
         <TypedField
           class="debug-pattern"
-          label="Pattern that layers fit"
-          hint="A regular expression; layers in whose names it is found stop the training"
+          label="Layer pattern"
+          hint="A regular expression; the run pauses at layers whose names match"
           placeholder="any layer"
           value={draft.layer ?? ""}
           onChange={(typed) => onChange({ ...draft, layer: typed })}
@@ -86,7 +86,7 @@ function Fields({ draft, onChange }: { readonly draft: Draft; readonly onChange:
         from batch
         <NumberField
           label="From batch"
-          hint="Empty: at once"
+          hint="Leave empty to start now"
           value={draft.step}
           onChange={(next) => onChange({ ...draft, step: Math.max(0, Math.round(next)) })}
         />

@@ -33,7 +33,7 @@ export function Code({ shown }: { readonly shown: DebuggerEntry }): JSX.Element 
             <span class="faint">line {place.line}</span>
           </>
         ) : (
-          <span class="faint">{error ?? "Where the training stands is shown here when it is paused."}</span>
+          <span class="faint">{error ?? "The current line is shown here when the run is paused."}</span>
         )}
       </p>
       {typeof source === "string" && <p class="hint">{source}</p>}

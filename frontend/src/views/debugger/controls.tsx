@@ -16,7 +16,7 @@ const KEYS: Readonly<Partial<Record<StepBy, string>>> = { layer: "F10", op: "F11
 /** The status in words, and everything that makes the training go on. */
 export function ControlBar({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
   return (
-    <section class="card debug-bar" aria-label="Controls of the training">
+    <section class="card debug-bar" aria-label="Run controls">
       <Status shown={shown} />
       <div class="debug-buttons" role="toolbar" aria-label="Continue and step">
         <Buttons shown={shown} />
@@ -47,8 +47,8 @@ function Countdown({ at }: { readonly at: number | null }): JSX.Element | null {
   if (at === null) return null;
   const left = Math.max(0, Math.round(at - now.value));
   return (
-    <span class={left < 60 ? "warning" : "muted"} title="Before the other processes would give up waiting">
-      goes on by itself in {formatSeconds(left)}
+    <span class={left < 60 ? "warning" : "muted"} title="Before the other processes stop waiting">
+      continues by itself in {formatSeconds(left)}
     </span>
   );
 }
@@ -71,7 +71,7 @@ function Buttons({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
       <span class="debug-steps" role="group" aria-label="Step to the next">
         <span class="faint">Step</span>
         {STEPS.map((by) => {
-          const why = session.cannot.join(" ") || "This training has no such step.";
+          const why = session.cannot.join(" ") || "Not available in this run.";
           const reason = session.can.includes(by) ? null : why;
           return (
             <button
@@ -93,7 +93,7 @@ function Buttons({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
         type="button"
         class="button"
         disabled={!isThere}
-        title="Writes this batch and the model into a capsule, which netdebug replay opens"
+        title="Save this batch and the model in a capsule, to open with netdebug replay"
         onClick={() => void snapshot()}
       >
         Snapshot
@@ -102,7 +102,7 @@ function Buttons({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
         type="button"
         class="button"
         disabled={!isThere}
-        title="The training runs on, with breakpoints and watchpoints off"
+        title="Let the run continue without breakpoints and watchpoints"
         onClick={() => void detach(shown.key)}
       >
         Detach
@@ -113,7 +113,7 @@ function Buttons({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
 
 async function snapshot(): Promise<void> {
   const value = (await steer("snapshot")) as { path?: unknown } | undefined;
-  if (typeof value?.path === "string") told.value = `Written: ${value.path}`;
+  if (typeof value?.path === "string") told.value = `Capsule written: ${value.path}`;
 }
 
 async function detach(key: string): Promise<void> {
@@ -133,7 +133,7 @@ function RunTo({ disabled }: { readonly disabled: boolean }): JSX.Element {
     <form class="debug-run-to" onSubmit={go}>
       <input
         type="text"
-        aria-label="Run to: the number of a batch, or a pattern that the name of a layer fits"
+        aria-label="Run to a batch, by number, or to a layer, by pattern"
         placeholder="batch or layer"
         spellcheck={false}
         disabled={disabled}
@@ -159,7 +159,7 @@ function Notes({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
       )}
       {connection.value === "lost" && (
         <p class="debug-note warning" role="alert">
-          <Icon name="warning" /> TensorBoard does not answer; trying again. {sessionsError.value}
+          <Icon name="warning" /> TensorBoard is not responding; reconnecting. {sessionsError.value}
         </p>
       )}
       {connection.value !== "lost" && sessionsError.value && (

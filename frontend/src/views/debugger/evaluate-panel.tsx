@@ -48,8 +48,8 @@ export function EvaluatePanel({ shown }: { readonly shown: DebuggerEntry }): JSX
       </form>
       {history.value.length === 0 && (
         <p class="muted">
-          Names of tensors stand in backquotes; functions are those of NumPy, such as abs, mean, max, norm and matmul.
-          Nothing that is typed here is run as Python.
+          Write tensor names in backticks. Functions are named as in NumPy, such as abs, mean, max, norm and matmul.
+          Nothing you type here is run as Python.
         </p>
       )}
       {result.value && <Shown result={result.value} />}
@@ -109,8 +109,8 @@ function Shown({ result: { text, view, error } }: { readonly result: Result }): 
 function History(): JSX.Element | null {
   if (history.value.length < 2) return null;
   return (
-    <section class="debug-history" aria-label="Asked before">
-      <h4>Asked before</h4>
+    <section class="debug-history" aria-label="History">
+      <h4>History</h4>
       {history.value.slice(1).map((text) => (
         <button key={text} type="button" class="link" onClick={() => (typed.value = text)}>
           <code>{shownName(text)}</code>

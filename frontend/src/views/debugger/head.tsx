@@ -28,7 +28,7 @@ function Picker({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
   return (
     <div class="debug-picker">
       <label class="setting">
-        Training
+        Run
         <select
           value={training.value?.group ?? ""}
           onChange={(event) => chooseGroup(event.currentTarget.value)}
@@ -96,8 +96,13 @@ function Controls({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
       {naming.value ? (
         <NameField done={() => (naming.value = false)} />
       ) : (
-        <button type="button" class="link" title="How others see this page" onClick={() => (naming.value = true)}>
-          Called “{shownName(shownLabel())}”
+        <button
+          type="button"
+          class="link"
+          title="Change the name that others see"
+          onClick={() => (naming.value = true)}
+        >
+          You are “{shownName(shownLabel())}”
         </button>
       )}
     </div>
@@ -105,7 +110,7 @@ function Controls({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
 }
 
 function holderWords({ holder, clients }: DebuggerEntry): string {
-  const others = clients > 1 ? ` ${clients} pages look at it.` : "";
+  const others = clients > 1 ? ` ${clients} pages are attached.` : "";
   if (isHolder.value) return `You hold the controls.${others}`;
   if (holder) return `${shownName(holder.label || "Another page")} holds the controls.${others}`;
   return `Nobody holds the controls.${others}`;
@@ -116,7 +121,7 @@ function NameField({ done }: { readonly done: () => void }): JSX.Element {
     <TypedField
       class="debug-name"
       maxLength={40}
-      label="How others see this page"
+      label="Your name, as others see it"
       placeholder={shownLabel()}
       value={label.value}
       autoFocus
@@ -134,9 +139,9 @@ export function HoldNote({ shown }: { readonly shown: DebuggerEntry }): JSX.Elem
     const at = new Date(letGoAt.value).toLocaleTimeString();
     return (
       <p class="debug-note">
-        <Icon name="info" /> At {at} this page let go, because nobody had seen it for {HOLD_MINUTES} minutes.
+        <Icon name="info" /> This page detached at {at}, after {HOLD_MINUTES} minutes out of sight.
         <button type="button" class="link" onClick={() => (letGoAt.value = null)}>
-          All right
+          OK
         </button>
       </p>
     );
@@ -145,8 +150,9 @@ export function HoldNote({ shown }: { readonly shown: DebuggerEntry }): JSX.Elem
   const secs = Math.round(shown.state.lease_secs) || 15;
   return (
     <p class="debug-hold faint">
-      {shown.clients > 1 ? "The pages that look at it hold the pause" : "This page holds the pause"}: it goes on {secs}{" "}
-      s after the last one is closed, or has been out of sight for {HOLD_MINUTES} minutes.
+      The run stays paused while {shown.clients > 1 ? "a page is attached" : "this page is open"}. It continues {secs} s
+      after {shown.clients > 1 ? "the last page" : "the page"} is closed, or has been out of sight for {HOLD_MINUTES}{" "}
+      minutes.
     </p>
   );
 }

@@ -21,7 +21,7 @@ export function HitsPanel({ shown }: { readonly shown: DebuggerEntry }): JSX.Ele
         )}
       </p>
       {hitsError.value && <p class="bad">{hitsError.value}</p>}
-      {total === 0 && <p class="hint">No watchpoint has held yet.</p>}
+      {total === 0 && <p class="hint">No watchpoint has been hit yet.</p>}
       <ol class="debug-hits">
         {hits.value.map((hit) => (
           <HitRow key={hit.number} hit={hit} isNew={shown.state.status === "paused" && hit.step === shown.state.step} />

@@ -27,7 +27,7 @@ import "./panels.css";
 /** Pauses a training, steps it, and looks inside. */
 export function DebuggerView(): JSX.Element {
   const shown = entry.value;
-  if (sessions.value === null) return <p class="hint">{sessionsError.value ?? "Looking for trainings …"}</p>;
+  if (sessions.value === null) return <p class="hint">{sessionsError.value ?? "Looking for runs …"}</p>;
   if (!shown) return sessions.value.length === 0 && !lastSeen.value ? <Arm /> : <Gone />;
   return <Workplace key={shown.key} shown={shown} />;
 }
@@ -35,14 +35,14 @@ export function DebuggerView(): JSX.Element {
 /** The training of the link, or the one that was looked at, is not there any more. */
 function Gone(): JSX.Element {
   const last = lastSeen.value;
-  const what = last ? shownName(last.session.run || last.session.program) : "of this link";
+  const what = last ? shownName(last.session.run || last.session.program) : "in this link";
   return (
     <section class="notice" role="status">
-      <h2>The training {what} is not here any more</h2>
+      <h2>The run {what} is no longer here</h2>
       <p>
-        It has ended, or nothing of it has been heard for long.
-        {last && ` It was last seen in batch ${formatCount(last.state.step)}.`} When it comes back it is shown here by
-        itself.
+        It has ended, or has been silent for a long time.
+        {last && ` It was last seen in batch ${formatCount(last.state.step)}.`} If it comes back, it appears here
+        automatically.
       </p>
       {trainings.value.map((each) => (
         <button key={each.group} type="button" class="button" onClick={() => choose(each.ranks[0]?.key ?? "")}>
@@ -68,7 +68,7 @@ function Workplace({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
           ]}
           value={pane.value}
           onChange={(next) => (pane.value = next)}
-          label="What is shown"
+          label="Pane"
         />
       </div>
       <ModuleList shown={shown} modules={modules} />
@@ -92,7 +92,7 @@ function Centre({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
             ]}
             value={shownMiddle()}
             onChange={(next) => (middle.value = next)}
-            label="In the middle"
+            label="Centre pane"
           />
         </div>
       )}
@@ -123,7 +123,7 @@ function Panels({ shown }: { readonly shown: DebuggerEntry }): JSX.Element {
   };
   return (
     <section class="card debug-pane debug-data" aria-label="Data">
-      <div class="debug-tabs" role="tablist" aria-label="What of the training">
+      <div class="debug-tabs" role="tablist" aria-label="Run data">
         {TABS.map((each) => (
           <button
             key={each}

@@ -46,12 +46,12 @@ export function Inspector({ shown, name }: { readonly shown: DebuggerEntry; read
         <Segments
           options={[
             { value: "now", label: "now" },
-            { value: "previous", label: "step before", hint: "The same tensor in the step before" },
-            { value: "difference", label: "difference", hint: "Now, less the step before" },
+            { value: "previous", label: "previous step", hint: "The same tensor in the previous step" },
+            { value: "difference", label: "difference", hint: "Now minus the previous step" },
           ]}
           value={which.value}
           onChange={(next) => (which.value = next)}
-          label="What of the tensor"
+          label="Values to show"
         />
         <Download shown={shown} name={name} slice={slice} bytes={view?.bytes ?? null} />
       </div>
@@ -60,7 +60,9 @@ export function Inspector({ shown, name }: { readonly shown: DebuggerEntry; read
           {shownName(error)}
         </p>
       )}
-      {!view && !error && <p class="hint">{shown.state.status === "paused" ? "Asking …" : "Pause to look at it."}</p>}
+      {!view && !error && (
+        <p class="hint">{shown.state.status === "paused" ? "Loading …" : "Pause the run to see it."}</p>
+      )}
       {view && (
         <div class={isOld ? "debug-old" : ""}>
           <Chosen view={view} />
@@ -79,7 +81,7 @@ export function Inspector({ shown, name }: { readonly shown: DebuggerEntry; read
 function Chosen({ view }: { readonly view: TensorView }): JSX.Element {
   const look = which.value === "now" ? view : view[which.value];
   if (look) return <Look look={look} name={view.name} slice={view.slice} />;
-  return <p class="hint">Of the step before nothing was kept. After one more step there is something to compare.</p>;
+  return <p class="hint">Nothing was kept from the previous step. Take one more step to compare.</p>;
 }
 
 interface SliceFieldProps {
@@ -97,7 +99,7 @@ function SliceField({ name, given, understood }: SliceFieldProps): JSX.Element {
       Slice
       <TypedField
         label="Slice"
-        hint="As in NumPy, such as [0, :, 3:10]; Enter shows it"
+        hint="A NumPy slice, such as [0, :, 3:10]; press Enter to apply it"
         placeholder={understood || "[0, :, 3:10]"}
         value={given ?? ""}
         onChange={change}

@@ -61,7 +61,7 @@ export function ModuleList({ shown, modules }: ModuleListProps): JSX.Element {
       }}
     >
       <h3 class="debug-pane-head">Layers</h3>
-      {!modules.isThere && <p class="hint">{modules.error ?? "Asking the training for its layers …"}</p>}
+      {!modules.isThere && <p class="hint">{modules.error ?? "Loading the layers …"}</p>}
       <VirtualList
         items={rows}
         rowHeight={ROW_HEIGHT}
@@ -123,7 +123,7 @@ function Row({ row, shown, marks, isHere, isSelected, isFirst }: RowProps): JSX.
         class={`debug-break ${breakClass(found)}`}
         tabIndex={-1}
         aria-pressed={found.length > 0}
-        title={found.length > 0 ? breakWords(found) : "Stop before this layer (B)"}
+        title={found.length > 0 ? breakWords(found) : "Pause before this layer (B)"}
         onClick={() => toggleBreakpoint(module.name, shown)}
       >
         <span class="unseen">Breakpoint on {shownName(module.name)}</span>
@@ -163,7 +163,7 @@ function Marks({ marks, name }: { readonly marks: ModuleMarks; readonly name: st
   return (
     <>
       {hits > 0 && (
-        <span class="debug-hit-mark" title={`${hits} hits of watchpoints`}>
+        <span class="debug-hit-mark" title={`${hits} watchpoint hits`}>
           {hits}
           <span class="unseen"> hits</span>
         </span>
@@ -187,7 +187,7 @@ function breakWords(found: readonly Breakpoint[]): string {
   return found
     .map(({ phase, is_on, step }) => {
       const since = step === null ? "" : `, from batch ${step}`;
-      return `Stops in ${phase}${since}${is_on ? "" : " (off)"}`;
+      return `Pauses in ${phase}${since}${is_on ? "" : " (off)"}`;
     })
     .join("; ");
 }

@@ -12,7 +12,7 @@ interface NumberFieldProps {
 export function NumberField({ label, value, onChange, hint }: NumberFieldProps): JSX.Element {
   const set = (typed: string): string | undefined => {
     const found = Number(typed.trim().replace("−", "-"));
-    if (typed.trim() === "" || Number.isNaN(found)) return "That is no number";
+    if (typed.trim() === "" || Number.isNaN(found)) return "Enter a number";
     if (found !== value) onChange(found);
     return undefined;
   };

@@ -12,10 +12,10 @@ export function OptimizerPanel({ shown }: { readonly shown: DebuggerEntry }): JS
   return (
     <div class="debug-stacked">
       {rates.length === 0 ? (
-        <p class="hint">The training has told of no optimizer.</p>
+        <p class="hint">The run has reported no optimizer.</p>
       ) : (
         <p class="muted">
-          Learning rates. Enter sets a new one from the next update on; a scheduler may change it again.
+          Learning rates. Press Enter to set a new one from the next update on; a scheduler may change it again.
         </p>
       )}
       {rates.map((rate) => (
@@ -24,7 +24,7 @@ export function OptimizerPanel({ shown }: { readonly shown: DebuggerEntry }): JS
       {rates.length > 0 && (
         <p>
           <button type="button" class="link" onClick={() => listTensorsOfKind("state")}>
-            The optimizer's tensors
+            Show the optimizer's tensors
           </button>
         </p>
       )}
@@ -44,7 +44,7 @@ function Rate({ rate }: { readonly rate: LearningRate }): JSX.Element {
       <span class="muted">{formatNumber(value, 5)} →</span>
       <NumberField
         label={`Learning rate of ${title}`}
-        hint="Enter sets it"
+        hint="Press Enter to set it"
         value={value}
         onChange={(next) => void steer("set_learning_rate", { optimizer, group, value: next })}
       />

@@ -21,7 +21,7 @@ export function PointRow({ name, isOn, hits, onSwitch, onRemove, note, children 
         <span class="unseen">On</span>
       </label>
       {children}
-      <span class="debug-count" title="How often it stopped the training">
+      <span class="debug-count" title="How often it paused the run">
         {hits > 0 && `${hits} ×`}
       </span>
       <button type="button" class="button icon-button" title="Remove" onClick={onRemove}>

@@ -22,7 +22,7 @@ export function TensorsPanel(): JSX.Element {
     <div class="debug-tensors">
       <div class="debug-filter">
         <select
-          aria-label="Kind of tensors"
+          aria-label="Tensor kind"
           value={tensorKind.value ?? ""}
           onChange={(event) => (tensorKind.value = event.currentTarget.value || null)}
         >
@@ -35,8 +35,8 @@ export function TensorsPanel(): JSX.Element {
         </select>
         <input
           type="search"
-          placeholder="Part of a name"
-          aria-label="Search names of tensors"
+          placeholder="Search names"
+          aria-label="Search tensors by name"
           spellcheck={false}
           value={tensorSearch.value}
           onInput={(event) => (tensorSearch.value = event.currentTarget.value)}
@@ -47,7 +47,7 @@ export function TensorsPanel(): JSX.Element {
       ) : (
         <>
           {error && <p class="bad">{shownName(error)}</p>}
-          {value.length === 0 && <p class="hint">No tensor within reach has such a name.</p>}
+          {value.length === 0 && <p class="hint">No available tensors match.</p>}
           {value.length >= MOST && <p class="faint">The first {MOST} are listed.</p>}
           <div class={`debug-list ${isOld ? "debug-old" : ""}`}>
             <VirtualList

@@ -10,8 +10,8 @@ export function TokenField(): JSX.Element {
   if (location.protocol !== "https:") {
     return (
       <p class="debug-note">
-        <Icon name="info" /> Others can open this page, too. To control trainings, open it over https, where it asks for
-        a token.
+        <Icon name="info" /> Others can open this page, too. To control runs, open it over HTTPS, where it asks for a
+        token.
       </p>
     );
   }
@@ -27,15 +27,17 @@ export function TokenField(): JSX.Element {
           type="password"
           autocomplete="off"
           aria-invalid={wrong.value !== null}
-          title="What stands in the file of --netdebug_token_file. It is forgotten when this page is left."
+          title="The content of the file given as --netdebug_token_file. The page forgets it when you leave."
           value={typed.value}
           onInput={(event) => (typed.value = event.currentTarget.value)}
         />
       </label>
       <button type="submit" class="button" disabled={typed.value === ""}>
-        Use it
+        Use token
       </button>
-      <span class={wrong.value === null ? "muted" : "bad"}>{wrong.value ?? "Without it, one can only look."}</span>
+      <span class={wrong.value === null ? "muted" : "bad"}>
+        {wrong.value ?? "Without a token, the page is read-only."}
+      </span>
     </form>
   );
 }

@@ -6,5 +6,5 @@ import { shownName } from "../../lib/tensor-name";
 export function Waiting({ error, what }: { readonly error: string | null; readonly what: string }): JSX.Element {
   if (error) return <p class="hint bad">{shownName(error)}</p>;
   const isPaused = entry.value?.state.status === "paused";
-  return <p class="hint">{isPaused ? `Asking for ${what} …` : `Pause the training to see ${what}.`}</p>;
+  return <p class="hint">{isPaused ? `Loading ${what} …` : `Pause the run to see ${what}.`}</p>;
 }

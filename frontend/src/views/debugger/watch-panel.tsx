@@ -34,7 +34,7 @@ export function WatchPanel({ shown }: { readonly shown: DebuggerEntry }): JSX.El
   const draft = useSignal(NEW);
   return (
     <div class="debug-stacked">
-      <p class="muted">The training pauses as soon as one of these holds.</p>
+      <p class="muted">The run pauses as soon as one of these conditions is met.</p>
       {watchpoints.map((each) => (
         <WatchpointRow key={each.id} watchpoint={each} />
       ))}
@@ -47,12 +47,7 @@ export function WatchPanel({ shown }: { readonly shown: DebuggerEntry }): JSX.El
       <Recommended set={watchpoints} />
       {watchpoints.length > 0 && (
         <p>
-          <button
-            type="button"
-            class="button"
-            title="Looks at the tensors as they are now"
-            onClick={() => void recheck()}
-          >
+          <button type="button" class="button" title="Check the tensors as they are now" onClick={() => void recheck()}>
             Check now
           </button>
         </p>
@@ -110,8 +105,8 @@ function ConditionFields({ condition, onChange }: FieldsProps): JSX.Element {
       />
       <TypedField
         class="debug-pattern"
-        label="Pattern that names fit"
-        hint="A regular expression; names in which it is found are watched"
+        label="Name pattern"
+        hint="A regular expression; tensors whose names match are watched"
         placeholder="all names"
         value={tensors}
         onChange={(typed) => onChange({ ...condition, tensors: typed })}

@@ -7,7 +7,9 @@ export function EmptyGraph({ details }: { readonly details: RunDetails }): JSX.E
     return (
       <section class="notice">
         <h2>This run holds no graph</h2>
-        <p>It was written by a SummaryWriter. The modules of a network and what flows between them are recorded by:</p>
+        <p>
+          It was written by a SummaryWriter. To record the modules of a network and the data flow between them, use:
+        </p>
         <pre class="code">{"import tb_netdebug as nd\n\nmonitor = nd.watch(model, optimizer)"}</pre>
       </section>
     );
@@ -19,7 +21,7 @@ export function EmptyGraph({ details }: { readonly details: RunDetails }): JSX.E
         The graph is recorded in the first forward pass with gradients, and written at the end of that step. A model
         that is compiled before it is watched shows its modules without the flow between them.
       </p>
-      <p class="muted">It appears here by itself as soon as it has been written.</p>
+      <p class="muted">It appears here automatically as soon as it has been written.</p>
     </section>
   );
 }

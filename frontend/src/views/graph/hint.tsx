@@ -28,7 +28,7 @@ export function Hint({
           <bdi>{nameOf(state, line.source)}</bdi> → <bdi>{targets.slice(0, 3).join(", ")}</bdi>
           {targets.length > 3 && ` and ${targets.length - 3} more`}
         </span>
-        {line.goesUp && <span class="muted">back to something that ran before</span>}
+        {line.goesUp && <span class="muted">back to an earlier module</span>}
       </div>
     );
   }
@@ -51,7 +51,7 @@ export function Hint({
           {combinedTitle(colours.measure, health.parts.length)}: {valueText(colours.measure, health.value)}
         </span>
       )}
-      {item.children.length > 0 && <span class="muted">Double click opens and closes</span>}
+      {item.children.length > 0 && <span class="muted">Double-click to open or close</span>}
     </div>
   );
 }
@@ -59,7 +59,7 @@ export function Hint({
 function JoinHint(): JSX.Element {
   return (
     <div class="graph-hint">
-      <strong>Joined outside of modules</strong>
+      <strong>Joined outside modules</strong>
       <span class="muted">a sum or a concatenation, for example</span>
     </div>
   );

@@ -18,7 +18,7 @@ import "./graph.css";
 export function GraphView({ run }: ViewProps): JSX.Element {
   const details = useRun(run?.name ?? null);
   const graph = useGraph(details?.has_graph ? details.name : null);
-  if (!run) return <p class="hint">Choose a run in the list.</p>;
+  if (!run) return <p class="hint">Select a run from the list.</p>;
   if (!details) return <p class="hint">Reading the run …</p>;
   if (!details.has_graph) return <EmptyGraph details={details} />;
   if (!graph) return <p class="hint">Reading the graph …</p>;

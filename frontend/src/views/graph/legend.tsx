@@ -14,7 +14,7 @@ export function Legend({ colours }: { readonly colours: Colours }): JSX.Element 
   if (!isKnown) return <span class="graph-legend muted">not recorded in this run</span>;
   const ramp = sequentialRamp(theme.value);
   const stops = Array.from({ length: STOPS + 1 }, (_, stop) => rampColour(ramp, stop / STOPS));
-  const title = `${measure.label}: ${measure.meaning}.${scale.above || scale.below ? " Few values lie beyond the ends." : ""}`;
+  const title = `${measure.label}: ${measure.meaning}.${scale.above || scale.below ? " A few values lie beyond the ends." : ""}`;
   return (
     <span class="graph-legend" title={title}>
       <span>{valueText(measure, scale.low)}</span>

@@ -68,8 +68,8 @@ export function ModuleSearch({ state }: { readonly state: GraphState }): JSX.Ele
               <strong>{item.module?.class_name.slice(0, 80)}</strong> <bdi>{plainName(item.module?.name ?? "")}</bdi>
             </li>
           ))}
-          {total > found.length && <li class="muted">and {total - found.length} more: type more of the name</li>}
-          {total === 0 && <li class="muted">No module has this name or class.</li>}
+          {total > found.length && <li class="muted">and {total - found.length} more; type more of the name</li>}
+          {total === 0 && <li class="muted">No modules match.</li>}
           {complaint && <li class="warning">{complaint}</li>}
         </ul>
       )}

@@ -14,7 +14,7 @@ export function Neighbours({ item, state }: { readonly item: Item; readonly stat
   return (
     <>
       <NeighbourList title="Reads" state={state} ids={sources.map(({ source }) => source)} />
-      <NeighbourList title="Is read by" state={state} ids={targets.map(({ target }) => target)} />
+      <NeighbourList title="Read by" state={state} ids={targets.map(({ target }) => target)} />
     </>
   );
 }
@@ -46,7 +46,7 @@ function NeighbourList({ title, state, ids }: NeighbourListProps): JSX.Element |
 }
 
 function neighbourText(state: GraphState, item: Item): string {
-  if (item.kind === "join") return "a sum or the like, outside of modules";
+  if (item.kind === "join") return "a sum or similar, outside modules";
   if (!item.module) return `the model's ${item.label}`;
   const call = item.call > 0 ? `, call ${item.call}` : "";
   return `${plainName(item.module.name)} (${plainName(titleOf(state.tree, item))}${call})`;

@@ -99,7 +99,7 @@ function Facts({
 function callsText(state: GraphState, item: Item, module: GraphNode): string {
   if (isUnused(state.tree.items, item)) return "never called in the first forward pass";
   if (module.calls === 0)
-    return item.order === Infinity ? "not seen; it is used by the module around it" : "none; modules in it are called";
+    return item.order === Infinity ? "not seen; the enclosing module uses it" : "none; its submodules are called";
   const often = module.calls === 1 ? "once" : `${module.calls} times`;
   return item.call > 0 ? `${often} in one forward pass; this is call ${item.call}` : `${often} in one forward pass`;
 }

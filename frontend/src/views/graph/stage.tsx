@@ -53,7 +53,7 @@ export function Stage({ state, colours, exportName, csv }: StageProps): JSX.Elem
     <div class="graph-stage" ref={place} data-hover={cursorOf(hovered)}>
       <CanvasBox
         draw={draw}
-        label={`Module graph, ${names} boxes. Arrow keys go from box to box, Enter opens and closes, plus and minus zoom, 0 shows all. The list holds the same as text.`}
+        label={`Module graph, ${names} boxes. Arrow keys go from box to box, Enter opens and closes, plus and minus zoom, 0 shows all. The list shows the same as text.`}
         exportName={exportName}
         csv={csv}
         onKey={(event) => graphKey(event, state)}
@@ -62,8 +62,8 @@ export function Stage({ state, colours, exportName, csv }: StageProps): JSX.Elem
         <button
           type="button"
           class="button icon-button"
-          aria-label="Enlarge"
-          title="Enlarge (+)"
+          aria-label="Zoom in"
+          title="Zoom in (+)"
           onClick={() => zoom(1.4)}
         >
           +
@@ -71,13 +71,13 @@ export function Stage({ state, colours, exportName, csv }: StageProps): JSX.Elem
         <button
           type="button"
           class="button icon-button"
-          aria-label="Make smaller"
-          title="Make smaller (−)"
+          aria-label="Zoom out"
+          title="Zoom out (−)"
           onClick={() => zoom(1 / 1.4)}
         >
           −
         </button>
-        <button type="button" class="button" title="Show all of it (0)" onClick={() => fit(state)}>
+        <button type="button" class="button" title="Show the whole graph (0)" onClick={() => fit(state)}>
           Fit
         </button>
       </div>

@@ -49,14 +49,14 @@ export function Summary({ state }: { readonly state: GraphState }): JSX.Element 
         )}
       </dl>
       {uncalled.length > 0 && <Uncalled state={state} ids={uncalled.map(({ id }) => id)} />}
-      {hidden > 0 && <p class="warning">{formatCount(hidden)} very long lines are left out of the picture.</p>}
-      <h4>How to read it</h4>
+      {hidden > 0 && <p class="warning">{formatCount(hidden)} very long lines are not drawn.</p>}
+      <h4>How to read this graph</h4>
       <ul class="graph-help">
         <li>Data flows from top to bottom, as in the first forward pass.</li>
         <li>The bar below each box has a cell for each layer inside, coloured by the statistic above.</li>
-        <li>Double click a box with sheets below it to open it, its title to close it.</li>
+        <li>Double-click a stacked box to open it; double-click its title to close it.</li>
         <li>
-          Drag or turn the wheel to move, <kbd>Ctrl</kbd> + wheel or two fingers to zoom, arrow keys to walk.
+          Drag or scroll to move, <kbd>Ctrl</kbd> + wheel or pinch to zoom, arrow keys to go from box to box.
         </li>
       </ul>
     </aside>

@@ -18,7 +18,7 @@ export function Toolbar({ state, colours, isList }: ToolbarProps): JSX.Element {
   return (
     <div class="graph-toolbar">
       <ModuleSearch state={state} />
-      <div class="segments" role="radiogroup" aria-label="How modules are shown">
+      <div class="segments" role="radiogroup" aria-label="View">
         {[["graph", "Graph"] as const, ["list", "List"] as const].map(([value, title]) => (
           <button
             key={value}
@@ -35,12 +35,12 @@ export function Toolbar({ state, colours, isList }: ToolbarProps): JSX.Element {
       <button
         type="button"
         class="button"
-        title={`Opens every group, up to ${MOST_BOXES} boxes`}
+        title={`Open every group, up to ${MOST_BOXES} boxes`}
         onClick={() => state.openAll()}
       >
         Open all
       </button>
-      <button type="button" class="button" title="As it was at the start" onClick={() => state.openAsAtStart()}>
+      <button type="button" class="button" title="Back to the initial view" onClick={() => state.openAsAtStart()}>
         Reset
       </button>
       <span class="grow" />

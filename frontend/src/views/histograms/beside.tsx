@@ -17,7 +17,7 @@ export function Beside({ histograms }: BesideProps): JSX.Element {
     { label: "−Inf", bad: true, of: (each: Histogram) => each.neg_inf },
   ];
   return (
-    <dl class="beside" aria-label="Values that are not on the axis">
+    <dl class="beside" aria-label="Values not on the axis">
       {rows.map(({ label, bad, of }) => (
         <div key={label} class={histograms.some((each) => of(each) > 0) ? (bad ? "beside-bad" : "") : "beside-none"}>
           <dt>{label}</dt>

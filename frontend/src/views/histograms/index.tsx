@@ -17,7 +17,7 @@ import "./histograms.css";
 /** The bins of one tensor at one step, as the sketch counted them; two compared; all of them over time. */
 export function HistogramsView({ run, runs }: ViewProps): JSX.Element {
   const details = useRun(run?.name ?? null);
-  if (!run) return <p class="hint">Choose a run in the list.</p>;
+  if (!run) return <p class="hint">Select a run from the list.</p>;
   return <Histograms key={run.name} run={run} runs={runs} details={details} />;
 }
 
@@ -59,7 +59,7 @@ function Histograms({ run, runs, details }: HistogramsProps): JSX.Element {
       )}
       {names.length === 0 &&
         (loading || !isKnown ? (
-          <p class="hint">Reading the run…</p>
+          <p class="hint">Reading the run …</p>
         ) : (
           <NoTensors run={run} kind={kind} present={present} />
         ))}

@@ -16,7 +16,7 @@ export function Looks({
   return (
     <div class="looks">
       <span class="setting">
-        Values <Segments options={VALUE_AXES} value={valueScale()} onChange={setValueScale} label="Axis of values" />
+        Values <Segments options={VALUE_AXES} value={valueScale()} onChange={setValueScale} label="Value axis" />
       </span>
       <span class="setting">
         Height{" "}
@@ -25,17 +25,17 @@ export function Looks({
             {
               value: "density",
               label: "density",
-              hint: "Equal areas are equal numbers of values; 1 is an even spread over the axis",
+              hint: "Equal areas hold equal numbers of values; 1 is an even spread over the axis",
             },
             {
               value: "count",
               label: compared ? "share" : "count",
-              hint: "What is in each bar, however wide its bin is",
+              hint: "Number of values in each bin, whatever its width",
             },
           ]}
           value={mode}
           onChange={(next) => setParam("histograms.height", next === "count" ? "count" : null)}
-          label="Height of bars"
+          label="Bar height"
         />
       </span>
       <label class="setting">
@@ -68,8 +68,8 @@ export function Why({ mode }: { readonly mode: HistogramChoices["mode"] }): JSX.
   return (
     <p class="faint looks-why">
       {mode === "density"
-        ? "Density: area is number of values; 1 would be an even spread over the axis. Bins are the sketch's own, 6 to 12 % wide; those too narrow for the screen are added up."
-        : "Each bar is what its bin holds. Bins are the sketch's own and get wider with the magnitude, so wide ones hold more; those too narrow for the screen are added up."}
+        ? "Density: the area is the number of values; 1 is an even spread over the axis. Bins are those recorded, 6 to 12 % wide; bins too narrow for the screen are merged."
+        : "Count: the height is the number of values in the bin. Bins are those recorded and get wider with the magnitude, so wide ones hold more; bins too narrow for the screen are merged."}
     </p>
   );
 }

@@ -35,7 +35,11 @@ export function OverTime(props: OverTimeProps): JSX.Element {
         <Segments
           options={[
             { value: "ridges", label: "ridges" },
-            { value: "heat", label: "heat map", hint: "Steps across, values up, colour for how many" },
+            {
+              value: "heat",
+              label: "heat map",
+              hint: "Steps from left to right, values from bottom to top; the colour shows how many",
+            },
           ]}
           value={choices.overTime}
           onChange={(next) => setParam("histograms.time", next === "heat" ? "heat" : null)}

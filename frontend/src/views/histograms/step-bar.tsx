@@ -42,12 +42,12 @@ export function StepBar({ choices, samples, ready }: StepBarProps): JSX.Element 
   };
   const fixed = samples.length < 2 || isRange;
   return (
-    <div class="step-bar" role="group" aria-label="Which step">
-      <button type="button" class="button icon-button" disabled={fixed} title="Sample before" onClick={() => go(-1)}>
+    <div class="step-bar" role="group" aria-label="Step shown">
+      <button type="button" class="button icon-button" disabled={fixed} title="Previous sample" onClick={() => go(-1)}>
         <span class="mirrored">
           <Icon name="chevron" />
         </span>
-        <span class="unseen">Sample before</span>
+        <span class="unseen">Previous sample</span>
       </button>
       <button
         type="button"
@@ -81,7 +81,7 @@ export function StepBar({ choices, samples, ready }: StepBarProps): JSX.Element 
         type="button"
         class="button"
         aria-pressed={step === null && !isRange}
-        title="Show each new sample as it comes"
+        title="Show each new sample as it arrives"
         onClick={() => setStep(null)}
       >
         Newest
@@ -97,7 +97,7 @@ function RangeSwitch({ choices, samples }: Pick<StepBarProps, "choices" | "sampl
     else setStep(choices.step ?? samples[0] ?? 0, samples.at(-1) ?? 0);
   };
   return (
-    <label class="setting" title="Adds the samples of several steps up">
+    <label class="setting" title="Merge the samples of several steps">
       <input type="checkbox" checked={isRange} disabled={samples.length < 2} onChange={toggle} />
       Merge range
     </label>

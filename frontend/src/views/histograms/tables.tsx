@@ -25,20 +25,20 @@ const named =
 const STATISTIC_ROWS: readonly TableRow[] = [
   {
     label: "samples",
-    hint: "Merged; the numbers below are those of a typical one",
+    hint: "Number of merged samples; the values below are those of a typical one",
     of: (each) => each.merged,
     format: formatCount,
     when: (histograms) => histograms.some((each) => each.merged > 1),
   },
-  { label: "values", hint: "All, also those that are not finite", of: countOf, format: formatCount },
+  { label: "values", hint: "All values, including non-finite ones", of: countOf, format: formatCount },
   { label: "mean", of: named("mean") },
   { label: "std", of: named("std") },
   { label: "norm", hint: "Root of the sum of squares", of: named("norm") },
   { label: "rms", hint: "Root of the mean square", of: named("rms") },
-  { label: "abs max", hint: "Greatest magnitude", of: named("abs_max") },
+  { label: "abs max", hint: "Largest magnitude", of: named("abs_max") },
   { label: "zeros", of: named("zeros"), format: formatPercent },
   { label: "non-finite", of: named("nonfinite"), format: formatPercent },
-  { label: "update ÷ weight", hint: "About 0.001 is usual", of: named("ratio") },
+  { label: "update ÷ weight", hint: "About 0.001 is typical", of: named("ratio") },
   {
     label: "inactive units",
     hint: "Zero for every input of the window",
@@ -122,9 +122,9 @@ function Distance({ histograms }: TablesProps): JSX.Element | null {
   return (
     <p
       class="muted"
-      title="The greatest difference of the cumulated shares (Kolmogorov–Smirnov): 0 for the same distribution, 100 % for two that do not meet"
+      title="Largest difference between the cumulative distributions (Kolmogorov–Smirnov): 0 if they are the same, 100 % if they do not overlap"
     >
-      Distance of the distributions: {formatPercent(largestGap(a, b))}
+      Distance between the distributions: {formatPercent(largestGap(a, b))}
     </p>
   );
 }

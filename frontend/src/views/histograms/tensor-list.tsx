@@ -44,7 +44,7 @@ export function TensorList({ names, selected, hints, onSelect }: TensorListProps
       <input
         type="search"
         placeholder={`Search ${names.length} names`}
-        aria-label="Search names of tensors; arrow keys go through them"
+        aria-label="Search tensors by name; arrow keys move through the list"
         value={search}
         onInput={(event) => setParam("histograms.search", event.currentTarget.value || null)}
       />

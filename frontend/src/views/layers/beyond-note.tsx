@@ -18,9 +18,9 @@ export function BeyondNote({ beyond }: { readonly beyond: AxisEnds["beyond"] }):
   if (!showsEverything()) return null;
   return (
     <p class="beyond-note">
-      The axis holds every step.
+      The axis shows every step.
       <button type="button" class="link" onClick={() => setShowsEverything(false)}>
-        Leave wild steps out
+        Leave outliers out
       </button>
     </p>
   );

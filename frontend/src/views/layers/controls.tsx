@@ -56,8 +56,8 @@ export function LayerControls(props: LayerControlsProps): JSX.Element {
         type="search"
         class="tensor-search"
         placeholder="Search names"
-        aria-label="Search names of tensors"
-        title={'Parts of a name; in quotes, "encoder.1" is that layer alone'}
+        aria-label="Search tensors by name"
+        title={'Part of a name; in quotes, "encoder.1" matches that layer only'}
         value={choices.search}
         onInput={(event) => setParam("layers.search", event.currentTarget.value || null)}
       />
@@ -101,5 +101,5 @@ export function KindChoice({ kind, present, onChange }: KindChoiceProps): JSX.El
     label: each.label,
     missing: present && !present.has(each.kind) ? "Not sampled in this run" : undefined,
   }));
-  return <Segments options={options} value={kind} onChange={onChange} label="Which tensors" />;
+  return <Segments options={options} value={kind} onChange={onChange} label="Tensor kind" />;
 }

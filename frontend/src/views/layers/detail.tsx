@@ -50,7 +50,7 @@ export function LayerDetail({ run, kind, name, step }: LayerDetailProps): JSX.El
           <span class="unseen">Close</span>
         </button>
       </header>
-      {!answers && !error && <p class="hint">Reading the run…</p>}
+      {!answers && !error && <p class="hint">Reading the run …</p>}
       {error && <p class="bad">{error}</p>}
       {bands?.what === "failed" && <p class="bad">{bands.error}</p>}
       {bands?.what === "bands" && bands.first.length === 0 && (

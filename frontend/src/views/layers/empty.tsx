@@ -25,9 +25,9 @@ function NothingInRange(): JSX.Element {
   return (
     <section class="tensor-empty">
       <h2>
-        No samples between the steps {formatCount(first)} and {formatCount(last)}
+        No samples between steps {formatCount(first)} and {formatCount(last)}
       </h2>
-      <p class="muted">Tensors are sampled less often than losses. A wider range holds some.</p>
+      <p class="muted">Tensors are sampled less often than losses. Select a wider range.</p>
       <button type="button" class="button" onClick={() => (range.value = null)}>
         Show all steps
       </button>
@@ -54,12 +54,12 @@ function NothingSampled({ run }: { readonly run: RunRow }): JSX.Element {
       <h2>{run.state === "live" ? "No tensors sampled yet" : "No tensors in this run"}</h2>
       {run.state === "live" ? (
         <p class="muted">
-          The first samples appear here by themselves, with the first step that <code>monitor.step()</code> ends.
+          The first samples appear here automatically when <code>monitor.step()</code> ends the first step.
         </p>
       ) : (
         <p class="muted">
-          The run has losses and scalars only. <code>nd.watch(model, optimizer)</code> samples weights, gradients,
-          updates and activations; <code>every=1</code> in each step.
+          The run has only losses and other scalars. <code>nd.watch(model, optimizer)</code> samples weights, gradients,
+          updates and activations; with <code>every=1</code>, in every step.
         </p>
       )}
     </section>
@@ -73,7 +73,7 @@ function KindMissing({ kind, present }: { readonly kind: Kind; readonly present:
     <section class="tensor-empty">
       <h2>No {wanted?.label.toLowerCase()} in this run</h2>
       <p class="muted">
-        They were switched off, or nothing of the kind was there to sample.{" "}
+        They were switched off, or there were none to sample.{" "}
         {wanted?.setting && (
           <>
             Record them with <code>nd.watch(model, optimizer, {wanted.setting})</code>.{" "}
@@ -88,7 +88,7 @@ function KindMissing({ kind, present }: { readonly kind: Kind; readonly present:
       )}
       {kind === "tensor" && (
         <p class="muted">
-          <code>monitor.tensor(name, value)</code> records tensors of your own.
+          To record your own tensors, call <code>monitor.tensor(name, value)</code>.
         </p>
       )}
     </section>

@@ -26,7 +26,7 @@ import "./layers.css";
 /** Layers × steps as a heat map of any statistic; a click on a row opens what there is of one tensor. */
 export function LayersView({ run }: ViewProps): JSX.Element {
   const details = useRun(run?.name ?? null);
-  if (!run) return <p class="hint">Choose a run in the list.</p>;
+  if (!run) return <p class="hint">Select a run from the list.</p>;
   return <Layers key={run.name} run={run} details={details} />;
 }
 
@@ -132,7 +132,7 @@ function Layers({ run, details }: LayersProps): JSX.Element {
           {error ?? failed?.error}
         </p>
       )}
-      {!heat && loading && <p class="hint">Reading the run…</p>}
+      {!heat && loading && <p class="hint">Reading the run …</p>}
       {heat && !hasRows && <NoTensors run={run} kind={kind} present={present} />}
       {hasRows && drawn && drawn.table.names.length === 0 && <p class="hint">No name contains “{choices.search}”.</p>}
       {hasRows && picture && drawn && bounds && drawn.table.names.length > 0 && (

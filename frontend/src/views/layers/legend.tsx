@@ -22,12 +22,12 @@ export function Legend({ scale, colours, title }: LegendProps): JSX.Element {
       <div class="heat-ramp">
         <div class="heat-ramp-colours" style={{ background: `linear-gradient(to right, ${stops.join(", ")})` }} />
         {scale.below && (
-          <span class="heat-ramp-less" title="There are values below; they have this colour">
+          <span class="heat-ramp-less" title="Values below the scale have this colour">
             ‹
           </span>
         )}
         {scale.above && (
-          <span class="heat-ramp-more" title="There are values above; they have this colour">
+          <span class="heat-ramp-more" title="Values above the scale have this colour">
             ›
           </span>
         )}
@@ -67,6 +67,6 @@ function tickText(value: number, scale: HeatScale): string {
 
 /** How a scale is called in the legend's title. */
 export function scaleName(scale: HeatScale): string {
-  const names = { log: "log colours", share: "linear", signed: "symmetric log", linear: "linear", change: "log" };
+  const names = { log: "log", share: "linear", signed: "symmetric log", linear: "linear", change: "log" };
   return names[scale.kind];
 }

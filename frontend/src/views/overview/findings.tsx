@@ -37,7 +37,7 @@ export function Findings({ details }: { readonly details: RunDetails }): JSX.Ele
       <FindingList findings={causes} {...told} />
       {notes.length > 0 && (
         <details class="finding-notes">
-          <summary>{notes.length === 1 ? "1 note" : `${notes.length} notes`}: worth knowing, no fault</summary>
+          <summary>{notes.length === 1 ? "1 note" : `${notes.length} notes`}: worth knowing, not a fault</summary>
           <FindingList findings={notes} {...told} />
         </details>
       )}
@@ -61,7 +61,7 @@ function Verdict({ details }: { readonly details: RunDetails }): JSX.Element {
       <p class="verdict unknown">
         <Icon name="unknown" />
         <span>
-          <Words text={details.reason ?? "Nothing is known of this run."} />
+          <Words text={details.reason ?? "Nothing is known about this run."} />
         </span>
       </p>
     );
@@ -97,7 +97,7 @@ function FindingRow({ finding, details, tree }: Told & { readonly finding: Findi
         <p class="finding-facts">
           <Since finding={finding} end={details.last_step} />
           <Places finding={finding} details={details} />
-          <code class="faint" title="The name of the check">
+          <code class="faint" title="Name of the check">
             {finding.rule}
           </code>
         </p>
@@ -160,7 +160,7 @@ function EvidenceList({ finding }: { readonly finding: Finding }): JSX.Element {
     <details>
       <summary>Evidence</summary>
       <dl class="evidence">
-        {[...told, ["how sure", formatPercent(finding.sureness)]].map(([name, text]) => (
+        {[...told, ["confidence", formatPercent(finding.sureness)]].map(([name, text]) => (
           <Fragment key={name}>
             <dt>{name}</dt>
             <dd>{text}</dd>
@@ -195,7 +195,7 @@ function Since({ finding, end }: { readonly finding: Finding; readonly end: numb
     document.getElementById(LOSS_CHART)?.scrollIntoView({ block: "nearest" });
   };
   return (
-    <button type="button" class="link" title="Show these steps on the curves" onClick={show}>
+    <button type="button" class="link" title="Show these steps in the charts" onClick={show}>
       {last > first ? `steps ${formatCount(first)} – ${formatCount(last)}` : `step ${formatCount(first)}`}
     </button>
   );

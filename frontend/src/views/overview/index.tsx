@@ -94,7 +94,7 @@ function Groups({ names, runs, whole }: GroupsProps): JSX.Element {
           </div>
         </details>
       ))}
-      {groups.length === 0 && names.length > 0 && <p class="hint">No chart has such a name.</p>}
+      {groups.length === 0 && names.length > 0 && <p class="hint">No charts match.</p>}
     </section>
   );
 }

@@ -17,7 +17,7 @@ export function Pulse({ run, details }: { readonly run: RunRow; readonly details
   const held = pausedRuns.value.has(run.name) ? pausedIn(run.name) : undefined;
   if (!held && !run.late && bad.length === 0) return null;
   return (
-    <section class="pulse" aria-label="State of the training">
+    <section class="pulse" aria-label="Run state">
       {held ? <PausedNote held={held} /> : <LateNote run={run} details={details} />}
       {bad.slice(0, MOST_ENDINGS).map((ending) => (
         <EndingNote key={ending.rank} ending={ending} ranks={run.ranks ?? 1} />

@@ -16,8 +16,8 @@ export function RunSummary({ run, details }: { readonly run: RunRow; readonly de
     `since ${new Intl.DateTimeFormat(undefined, DAY).format(details.started * 1000)}`,
     ranks.length > 1 ? `${ranks.length} ranks` : null,
     `${formatBytes(details.size_bytes)} on disk`,
-    details.kind === "summary" ? "written by SummaryWriter" : null,
-    run.ending?.well ? "ended well" : null,
+    details.kind === "summary" ? "written by a SummaryWriter" : null,
+    run.ending?.well ? "ended normally" : null,
   ];
   return <ul class="run-summary">{facts.map((fact) => fact && <li key={fact}>{fact}</li>)}</ul>;
 }

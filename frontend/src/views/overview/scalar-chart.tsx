@@ -81,7 +81,7 @@ function isLoaded({ answers, loading }: ColumnsState): boolean {
 function emptyWords(name: string, state: ColumnsState): string {
   const failed = state.answers?.find((answer) => answer?.what === "failed");
   if (failed?.what === "failed") return failed.error;
-  return `The chosen runs have no ${titleOf(name).slice(0, 100)} in these steps.`;
+  return `The selected runs have no ${titleOf(name).slice(0, 100)} in these steps.`;
 }
 
 /** The run in focus first. */

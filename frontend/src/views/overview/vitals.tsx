@@ -115,7 +115,7 @@ function gradientCard(scalars: Scalars): Card {
     title: "Gradient norm",
     value: formatNumber(value),
     ...(broken > 0 || (value !== null && !Number.isFinite(value)) ? { tone: "bad" as const } : {}),
-    facts: broken > 0 ? `of the finite values; ${formatCount(broken)} are not` : largest,
+    facts: broken > 0 ? `finite values only; ${formatCount(broken)} are non-finite` : largest,
     columns,
     log: true,
     ...(columns ? { chart: "gradient_norm" } : {}),

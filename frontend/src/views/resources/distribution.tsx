@@ -21,9 +21,9 @@ export function DistributionSection({ run, whole }: DistributionProps): JSX.Elem
   const bins = useMemo(() => (whole ? timeBins(whole) : []), [whole]);
   if (!times || !whole) return null;
   const bucket = Math.round(whole.count[Math.floor(whole.count.length / 2)] ?? 1);
-  const reading = `Half of all steps take up to ${formatSeconds(times.median)}, 95 of 100 up to ${formatSeconds(times.p95)}; the longest took ${formatSeconds(times.longest)}.`;
+  const reading = `Median ${formatSeconds(times.median)}, 95th percentile ${formatSeconds(times.p95)}, longest ${formatSeconds(times.longest)}.`;
   return (
-    <Section title="How long steps take" reading={reading}>
+    <Section title="Distribution of step times" reading={reading}>
       <div class="two-thirds">
         <div class="card page-card">
           {bins.length > 0 ? (
@@ -33,8 +33,8 @@ export function DistributionSection({ run, whole }: DistributionProps): JSX.Elem
           )}
           {!times.isExact && (
             <p class="faint">
-              Means of about {formatCount(bucket)} steps each, because the range is long; choose fewer steps to see
-              single ones.
+              Each value is the mean of about {formatCount(bucket)} steps because the range is long; select fewer steps
+              to see single ones.
             </p>
           )}
         </div>
@@ -50,11 +50,16 @@ function SlowSteps({ slow }: { readonly slow: readonly SlowStep[] }): JSX.Elemen
   if (slow.length === 0) return <p class="muted">No step took much longer than the others.</p>;
   return (
     <>
-      <h4>Slowest steps, against the median</h4>
+      <h4>Slowest steps, relative to the median</h4>
       <ul class="slow-list">
         {slow.map(({ first, last, seconds, factor }) => (
           <li key={first}>
-            <button type="button" class="link" title="Show the steps around it" onClick={() => showAround(first, last)}>
+            <button
+              type="button"
+              class="link"
+              title="Show these steps in the charts"
+              onClick={() => showAround(first, last)}
+            >
               {first === last ? `step ${formatCount(first)}` : `in ${formatCount(first)} – ${formatCount(last)}`}
             </button>
             <span>{formatSeconds(seconds)}</span>
@@ -94,7 +99,7 @@ function Bins({ bins, colour }: BinsProps): JSX.Element {
   return (
     <>
       <div class="chart-head">
-        <h4 class="chart-title">Steps by their time</h4>
+        <h4 class="chart-title">Steps by duration</h4>
         <span class="chart-value">
           {bin &&
             `${formatSeconds(bin.lower)} to ${formatSeconds(bin.upper)}: ${formatCount(bin.steps)} ${bin.steps === 1 ? "step" : "steps"}`}

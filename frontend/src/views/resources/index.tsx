@@ -22,7 +22,7 @@ const POINTS = 600;
 
 export function ResourcesView({ run }: ViewProps): JSX.Element {
   const details = useRun(run?.name ?? null);
-  if (!run) return <p class="hint">Choose a run in the list.</p>;
+  if (!run) return <p class="hint">Select a run from the list.</p>;
   if (!details) return <p class="hint">Reading the run …</p>;
   if (details.kind === "summary") return <NothingRecorded />;
   return <Resources key={run.name} run={run} details={details} />;
@@ -31,9 +31,10 @@ export function ResourcesView({ run }: ViewProps): JSX.Element {
 function NothingRecorded(): JSX.Element {
   return (
     <section class="notice">
-      <h2>This run holds no times and no memory</h2>
+      <h2>This run holds no step times or memory</h2>
       <p>
-        It was written by a SummaryWriter. Step times, memory of processes and GPUs and the cost of watching come with:
+        It was written by a SummaryWriter. To record step times, the memory of processes and GPUs, and the cost of
+        monitoring, use:
       </p>
       <pre class="code">
         {
@@ -78,7 +79,7 @@ function Resources({ run, details }: ResourcesProps): JSX.Element {
 function Unmeasured({ run, details }: ResourcesProps): JSX.Element {
   return (
     <div class="page-sections">
-      <p class="hint">No time and no memory was recorded in this run so far.</p>
+      <p class="hint">No step times or memory have been recorded in this run yet.</p>
       <ProcessesSection run={run} details={details} />
     </div>
   );
@@ -116,7 +117,7 @@ function Figures({ details, data }: { readonly details: RunDetails; readonly dat
       <Tile
         title="Cost of monitoring"
         value={overhead === null ? "–" : formatPercent(overhead)}
-        note="of the training's own time"
+        note="of the training time"
       />
     </Tiles>
   );

@@ -10,9 +10,9 @@ const TITLES: ReadonlyMap<string, string> = new Map([
   ["optimizers", "Optimizers"],
   ["parameters", "Watched parameters"],
   ["layers", "Watched layers"],
-  ["processes", "Processes that train together"],
-  ["in_parts", "Parameters in parts on several processes"],
-  ["threads", "Threads of torch"],
+  ["processes", "Processes in the group"],
+  ["in_parts", "Parameters sharded across processes"],
+  ["threads", "torch threads"],
   ["pid", "Process"],
   ["memory", "Memory"],
 ]);

@@ -57,7 +57,7 @@ export function MemorySection({ run, details, data }: MemoryProps): JSX.Element 
         )}
         {others.some((name) => (data.scalars.get(name)?.step.length ?? 0) > 1) && (
           <div class="card page-card">
-            <Lines title="Shared and own pages" names={others} run={run} data={data} format={formatBytes} isBytes />
+            <Lines title="Shared and private pages" names={others} run={run} data={data} format={formatBytes} isBytes />
           </div>
         )}
       </div>
@@ -70,8 +70,8 @@ function NoMemory({ details }: { readonly details: RunDetails }): JSX.Element {
   return (
     <Section title="Memory">
       <p class="card nothing">
-        No memory was recorded in this range. {sentenceOf(details)} Memory is read about once a second unless{" "}
-        <code>memory=False</code> is given to <code>nd.watch</code>, so very short runs have little of it.
+        No memory was recorded in this range. {sentenceOf(details)} Memory is read about once a second, so very short
+        runs have few readings. With <code>memory=False</code> in <code>nd.watch</code>, it is not read at all.
       </p>
     </Section>
   );
@@ -113,9 +113,9 @@ function MemoryChart({ stack, data }: { readonly stack: MemoryStack; readonly da
 }
 
 const TITLES: Readonly<Record<string, string>> = {
-  "memory/pss": "PSS of the process",
-  "memory/uss": "USS of the process",
-  "memory/children_pss": "PSS of its children",
+  "memory/pss": "PSS of this process",
+  "memory/uss": "USS of this process",
+  "memory/children_pss": "PSS of child processes",
 };
 
 interface LinesProps {

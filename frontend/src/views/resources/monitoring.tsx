@@ -29,7 +29,7 @@ export function MonitoringSection({ run, details, data }: MonitoringProps): JSX.
         <div class="card page-card">
           <Line
             name="monitor/overhead"
-            title="Cost of monitoring, share of the training's own time"
+            title="Cost of monitoring, as a share of the training time"
             run={run}
             data={data}
             format={formatPercent}
@@ -38,7 +38,7 @@ export function MonitoringSection({ run, details, data }: MonitoringProps): JSX.
         <div class="card page-card">
           <Line
             name="monitor/every"
-            title="Steps from one full sample to the next"
+            title="Steps between full samples"
             run={run}
             data={data}
             format={(value) => formatNumber(value, 3)}
@@ -54,14 +54,14 @@ export function MonitoringSection({ run, details, data }: MonitoringProps): JSX.
 function readingOf(details: RunDetails, data: RunScalars): string {
   const overhead = newest(data.scalars.get("monitor/overhead") ?? undefined) ?? details.overhead;
   const every = usualDistance(data) ?? details.sampled_every;
-  if (overhead === null) return "What watching costs was not recorded here.";
+  if (overhead === null) return "The cost of monitoring was not recorded here.";
   const often =
     every === null
       ? ""
       : every > 1.05
         ? `, with all statistics about every ${formatNumber(every, 2)} steps`
         : ", with all statistics in every step";
-  return `Watching has cost ${formatPercent(overhead)} of the training's own time${often}.`;
+  return `Monitoring has cost ${formatPercent(overhead)} of the training time${often}.`;
 }
 
 /** From one full sample to the next in the middle: while the monitor adapts, single distances say little. */
@@ -88,7 +88,7 @@ function droppedOf(data: RunScalars): { readonly text: string; readonly isLoss: 
 const MOST_GAPS = 20;
 
 function Gaps({ gaps, count }: { readonly gaps: readonly Gap[]; readonly count: number }): JSX.Element {
-  if (count === 0) return <p class="muted">All files were read without a gap.</p>;
+  if (count === 0) return <p class="muted">All files were read without gaps.</p>;
   return (
     <div class="card page-card">
       <h4>{count === 1 ? "One place could not be read" : `${formatCount(count)} places could not be read`}</h4>
@@ -103,7 +103,7 @@ function Gaps({ gaps, count }: { readonly gaps: readonly Gap[]; readonly count: 
           <li class="muted">and {formatCount(count - Math.min(gaps.length, MOST_GAPS))} more</li>
         )}
       </ul>
-      <p class="faint">Everything before and after is shown. Steps whose records lie there are missing.</p>
+      <p class="faint">Everything before and after is shown. Steps recorded in these places are missing.</p>
     </div>
   );
 }

@@ -63,12 +63,12 @@ export function RanksSection({ run, details }: RanksProps): JSX.Element | null {
       </div>
       {Number(details.info["in_parts"] ?? 0) > 0 && (
         <p class="muted">
-          The weights lie in parts on the ranks. Rank 0 shows the whole of them in the steps that all ranks have looked
-          at, each other rank its own part.
+          The weights are sharded across the ranks. Rank 0 shows all of them in steps that every rank has sampled; the
+          other ranks show their own shards.
         </p>
       )}
       {details.rank_list.length > MOST_RANKS && (
-        <p class="muted">The first {MOST_RANKS} are shown; the others can be chosen at the top.</p>
+        <p class="muted">The first {MOST_RANKS} are shown; select another one at the top.</p>
       )}
     </Section>
   );
@@ -131,8 +131,8 @@ function SpreadText({ ranks }: { readonly ranks: Ranks }): JSX.Element | null {
   const median = gaps[Math.floor(gaps.length / 2)] ?? 0;
   return (
     <p class="muted">
-      Between the fastest and the slowest rank lie {formatSeconds(median)} in the middle. Rank {rank} is most often the
-      slowest: at {formatPercent(count / spread.step.length)} of the points.
+      The median gap between the fastest and the slowest rank is {formatSeconds(median)}. Rank {rank} is the slowest
+      most often: at {formatPercent(count / spread.step.length)} of the points.
     </p>
   );
 }
@@ -152,7 +152,7 @@ function RankTable({ times, ranks, slowest }: RankTableProps): JSX.Element {
         <thead>
           <tr>
             <th>Rank</th>
-            <th>Newest steps</th>
+            <th>Latest steps</th>
             <th>Step</th>
             <th>Memory</th>
           </tr>

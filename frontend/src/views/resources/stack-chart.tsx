@@ -180,7 +180,7 @@ export function StackChart(props: StackChartProps): JSX.Element {
               type="button"
               class="tool"
               aria-pressed={isWhole.value}
-              title="Show even the few points far beyond all others"
+              title="Extend the axis to show outliers"
               onClick={() => (isWhole.value = !isWhole.value)}
             >
               OUTLIERS

@@ -71,7 +71,7 @@ function NoTimes(): JSX.Element {
   return (
     <Section title="Step time">
       <p class="card nothing">
-        No step was timed in this range. Times are recorded by themselves when <code>monitor.step()</code> is called at
+        No step was timed in this range. Times are recorded automatically when <code>monitor.step()</code> is called at
         the end of each batch.
       </p>
     </Section>
@@ -86,7 +86,7 @@ function readingOf(split: PhaseSplit): string {
     forward: "the forward pass",
     backward: "loss and backward",
     optimizer: "the optimizer",
-    rest: "what belongs to no phase",
+    rest: "work outside these phases",
   };
   return `${shares[largest] > 0.5 ? "Most" : "The largest part"} of a step, ${formatPercent(shares[largest])}, goes to ${names[largest]}.`;
 }
@@ -104,7 +104,7 @@ function SplitChart({ split, data, isShare }: SplitChartProps): JSX.Element {
   const x = useMemo(() => axisX(split.whole, data.all), [split, data.all, axis.xLabel]);
   return (
     <StackChart
-      title={isShare ? "Where the time of a step goes, in shares" : "Where the time of a step goes"}
+      title={isShare ? "Step time by phase, in shares" : "Step time by phase"}
       x={x}
       layers={layers}
       axis={axis}
@@ -135,7 +135,7 @@ function CurrentSplit({ split }: { readonly split: PhaseSplit }): JSX.Element {
   const seconds = meanOf(split, from);
   return (
     <>
-      <h4>The newest steps</h4>
+      <h4>Latest steps</h4>
       <ul class="phase-list">
         {PHASE_NAMES.filter((name) => shares[name] > 0).map((name) => (
           <li key={name} title={PHASE_TEXTS[name].meaning}>
@@ -153,9 +153,7 @@ function CurrentSplit({ split }: { readonly split: PhaseSplit }): JSX.Element {
           <strong>{formatSeconds(seconds)}</strong>
         </li>
       </ul>
-      <p class="faint phase-note">
-        As the host sees it: work that a GPU does meanwhile counts where the host waits for it.
-      </p>
+      <p class="faint phase-note">Measured on the host: GPU work counts where the host waits for it.</p>
     </>
   );
 }
