@@ -16,7 +16,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.layers import LayerTable
 from tb_netdebug.checks.rule import NEEDS, Rule, When, with_limits
 from tb_netdebug.checks.rules import ALL
-from tb_netdebug.checks.wording.idioms import in_words_of
+from tb_netdebug.checks.wording.idioms import spelled
 from tb_netdebug.core.records.facts import LossCallFact, OptimizerFact
 from tb_netdebug.core.records.findings import listing_order
 from tb_netdebug.core.records.graph import Graph
@@ -201,7 +201,7 @@ class Engine:
             known.advice = self._worded(sign.advice)
 
     def _worded(self, text: str) -> str:
-        return in_words_of(self.history.info.get("framework"), text)
+        return spelled(text, self.history.info.get("framework"))
 
     def _told(self) -> list[Finding]:
         if not self._news:

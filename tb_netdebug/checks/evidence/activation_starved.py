@@ -10,6 +10,7 @@ import numpy as np
 from tb_netdebug.checks.evidence.activation_layers import MAPS, is_rectifier
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import named
 
 NORMS = re.compile(r"BatchNorm")
@@ -89,8 +90,8 @@ def _sign(layer: str, looks: int, since: int) -> Sign:
         f"Everything that goes into {named(layer)} is 0, in {looks} sampled steps in a row ({looks} are "
         "enough): the gradient of its weight is exactly 0 while that of its bias is not. The layers before "
         "it do not learn any more.",
-        "Lower the learning rate (10 times to begin with), and use `F.leaky_relu` or `F.gelu` in the place "
-        "of `F.relu` before this layer; large negative biases before it make everything 0.",
+        f"Lower the learning rate (10 times to begin with), and {Idiom.USE_LEAKY_FUNCTION} before this "
+        "layer; large negative biases before it make everything 0.",
         {
             "share of zeros in the gradient": Evidence(1.0, 1.0),
             "sampled steps": Evidence(float(looks), float(looks)),

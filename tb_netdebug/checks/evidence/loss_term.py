@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tb_netdebug.checks.evidence.loss_course import LossCurve
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
+from tb_netdebug.checks.wording.idioms import loss_function
 from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.facts import LossCallFact
 
@@ -29,11 +30,11 @@ def outweighed(
     call = next(iter(calls.values()))
     return Sign(
         Severity.WARNING,
-        f"{call.function} is a part of the loss, and has never been clearly better than the best "
-        "answer that ignores the inputs, always the same: in the last looks it gave "
+        f"{loss_function(call.function)} is a part of the loss, and has never been clearly better "
+        "than the best answer that ignores the inputs, always the same: in the last looks it gave "
         f"{percent(known.level)} of what that would get (less than {percent(1.0 - below)} would show that "
-        f"something was learned). At first the rest of the loss was {number(at_first, 2)} times as large as "
-        f"it, and by now it is {percent(abs(left))} of it: the network serves that part alone.",
+        f"something was learned). At first the rest of the loss was {number(at_first, 2)} times as large "
+        f"as it, and by now it is {percent(abs(left))} of it: the network serves that part alone.",
         "Take both parts as sums, or as means, over the same things: in a VAE, sums over the values of a row "
         "and means over rows. Or give the part that was larger a small factor (try 0.001), and raise it step "
         "by step.",

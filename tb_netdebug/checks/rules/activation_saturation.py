@@ -13,6 +13,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.tensors import Doubles, Numbers
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import counted, named, percent
 from tb_netdebug.core.stats.sketch import LOWER, UPPER
 
@@ -110,9 +111,9 @@ class SaturatedUnits(Rule):
             f"{counted(looks, 'sampled step')} in a row{units}: the slope there is "
             f"{percent(max(slope, 0.0))} of the steepest on average (less than {percent(limits.slope)} is "
             "too little). Gradients shrink by that, and the layers before it hardly learn.",
-            "Make what goes into it smaller: scale the inputs of the network to mean 0 and spread 1, use the "
-            "default initialisation (or `nn.init.xavier_uniform_(layer.weight)`), put `nn.LayerNorm` before "
-            "it, lower the learning rate, or use `nn.ReLU()` in its place.",
+            "Make what goes into it smaller: scale the inputs of the network to mean 0 and spread 1, use "
+            f"the default initialisation (or {Idiom.GLOROT_START_OF_LAYER}), put {Idiom.LAYER_NORM} before "
+            f"it, lower the learning rate, or use {Idiom.RELU} in its place.",
             evidence,
             where=(name,),
             since=since,

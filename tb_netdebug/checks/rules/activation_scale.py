@@ -11,6 +11,7 @@ from tb_netdebug.checks.evidence.loss_course import course
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import named, number
 
 
@@ -80,9 +81,8 @@ class ActivationScale(Rule):
             f"The outputs of the layers {verb} from layer to layer: their typical size is {number(rms[0])} "
             f"in {named(names[0])} and {number(rms[-1])} in {named(names[-1])}, {number(times, 2)} times "
             f"{what} (more than {number(most)} times is too much). Gradients do the same on their way back.",
-            "Use an initialisation that keeps the size, such as `nn.init.kaiming_normal_(layer.weight, "
-            'nonlinearity="relu")`, or put a normalisation (`nn.LayerNorm`, `nn.BatchNorm2d`) behind each '
-            "layer.",
+            f"Use an initialisation that keeps the size, such as {Idiom.HE_START_OF_LAYER}, or put a "
+            f"normalisation ({Idiom.LAYER_NORM}, {Idiom.BATCH_NORM}) behind each layer.",
             {
                 "size in the last hidden layers beside the first": Evidence(ratio, limit),
                 f"typical size in {names[0]}": Evidence(float(rms[0])),

@@ -17,6 +17,7 @@ from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.activation_output import ConstantOutput
 from tb_netdebug.checks.rules.activation_saturation import SaturatedUnits
 from tb_netdebug.checks.rules.activation_scale import ActivationScale
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import named, percent
 
 
@@ -90,8 +91,8 @@ class DeadUnits(Rule):
             f"{round(share * count)} of {count} units of {named(name)} were at 0 for every input of the last "
             f"{limits.looks} sampled steps (more than {percent(limits.share)} is too many). No gradient "
             f"comes through a unit that is 0: they no longer learn.{'' if is_missed else without}",
-            "Lower the learning rate, use `nn.LeakyReLU(0.01)` or `nn.GELU()` in its place, and see that the "
-            "layer before it is not initialised with large negative biases; inputs should have mean 0.",
+            f"Lower the learning rate, use {Idiom.LEAKY_RELU} or {Idiom.GELU} in its place, and see that "
+            "the layer before it is not initialised with large negative biases; inputs should have mean 0.",
             {
                 "share of dead units": Evidence(share, limits.share),
                 "sampled steps": Evidence(float(limits.looks)),
@@ -136,8 +137,9 @@ class DeadLayer(Rule):
             f"The whole output of {named(name)} is 0, for every input of the last {looks} sampled steps "
             f"({looks} in a row are enough): nothing of the inputs comes through, and nothing before it "
             "learns any more.",
-            "Lower the learning rate (10 times to begin with), use `nn.LeakyReLU(0.01)` in its place, and "
-            "look at the weights and biases of the layer before it: large negative biases make everything 0.",
+            f"Lower the learning rate (10 times to begin with), use {Idiom.LEAKY_RELU} in its place, and "
+            "look at the weights and biases of the layer before it: large negative biases make everything "
+            "0.",
             {"share of zeros": Evidence(1.0, 1.0), "sampled steps": Evidence(float(looks), float(looks))},
             where=(name,),
             since=history.activations.steps[-looks],

@@ -10,6 +10,7 @@ from statistics import median
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import counted, percent, span
 from tb_netdebug.core.records.scalar_names import (
     BATCH_ID,
@@ -124,14 +125,13 @@ class WaitLimits:
 
 # A recording does not separate the loader's time from that of other work in the loop.
 LOADING = (
-    "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)`; "
-    "load and convert data once before the training where it fits into memory. If the loop itself prints, "
-    "saves or pauses between two steps, do that less often."
+    f"{Idiom.LOAD_BESIDE}; load and convert data once before the training where it fits into memory. If "
+    "the loop itself prints, saves or pauses between two steps, do that less often."
 )
 WITHOUT_LOADER = (
-    "No loader was seen, so look at what stands between two steps. If it makes the batch, let a "
-    "`DataLoader(..., num_workers=4)` do that in other processes, or do it once before the training. If it "
-    "prints, saves, pauses or trains something else, do that less often."
+    "No loader was seen, so look at what stands between two steps. If it makes the batch, "
+    f"{Idiom.LET_LOADER_WORK}, or do it once before the training. If it prints, saves, pauses or trains "
+    "something else, do that less often."
 )
 
 

@@ -20,6 +20,7 @@ from tb_netdebug.checks.rules.gradients_vanishing import VanishingGradients
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.rules.weights_still import Streaks
 from tb_netdebug.checks.tensors import Flags
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import agree, counted, number, percent
 from tb_netdebug.core.records.facts import GradientsFact
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, GRADIENTS_KEPT
@@ -74,8 +75,8 @@ class ZeroGradients(Rule):
             f"The gradients of {what} ({percent(share)} of the weights) have been exactly 0 in every sampled "
             f"step since step {since} (more than {percent(self.limits.share)} of the weights for "
             f"{self.limits.looks:.0f} sampled steps is too many): these weights cannot learn.",
-            "Look at what stands behind these layers on the way to the loss. torch.round, sign, argmax, a "
-            "comparison and a clamp outside of its range have the slope 0; so have ReLU units that are "
+            f"Look at what stands behind these layers on the way to the loss. {Idiom.ROUND}, sign, argmax, "
+            "a comparison and a clamp outside of its range have the slope 0; so have ReLU units that are "
             "never active and a loss that is multiplied by 0. Leave it out and see whether the gradients "
             "come back.",
             {
@@ -157,9 +158,8 @@ class NoGradient(Rule):
             f"{counted(len(names), 'weight tensor')} ({percent(share)} of all weights) got no gradient in "
             f"the last {counted(fact.steps, 'step')} of the optimizer (more than "
             f"{percent(self.limits.share)}, or the first layer, is too much): {why}.{first}",
-            "If they are meant to learn, look for .detach(), torch.no_grad(), .data or numpy between these "
-            "layers and the loss, and whether forward() uses their output. If not, say so: "
-            "layer.requires_grad_(False).",
+            f"If they are meant to learn, look for {Idiom.DETACHING_CALLS} between these layers and the "
+            f"loss, and whether {Idiom.FORWARD_METHOD} uses their output. If not, say so: {Idiom.FREEZE}.",
             {"share of weights without gradient": Evidence(share, self.limits.share)},
             names,
             sureness=0.95 if is_most else 0.85 if is_much else 0.5,

@@ -13,15 +13,14 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM
 from tb_netdebug.core.records.step import Kind
 
 CLIP = (
-    "Clip them between loss.backward() and optimizer.step(): "
-    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0). Lower the learning rate, scale inputs and "
-    "targets to about -1 to 1, and start the weights with torch.nn.init.kaiming_normal_ or, in a recurrent "
-    "network, orthogonal_."
+    f"{Idiom.CLIP_THEM}. Lower the learning rate, scale inputs and targets to about -1 to 1, and start the "
+    f"weights with {Idiom.HE_START} or, in a recurrent network, {Idiom.ORTHOGONAL_START}."
 )
 
 

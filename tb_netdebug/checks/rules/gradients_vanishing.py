@@ -12,6 +12,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.step import Kind
 
@@ -107,9 +108,9 @@ class VanishingGradients(Rule):
             f"The gradient of {known.names[first]}, one of the first layers, {far} that of "
             f"{known.names[last]} ({number(1 / self.limits.ratio)} times smaller is too much): on its way "
             f"back through the layers it fades away.{change} The loss does not fall.",
-            "Use ReLU, LeakyReLU or GELU instead of sigmoid or tanh between the layers; add a normalisation "
-            "(BatchNorm, LayerNorm) and shortcuts (x + layer(x)); start the weights with "
-            "torch.nn.init.kaiming_normal_; or take fewer layers.",
+            "Use ReLU, LeakyReLU or GELU instead of sigmoid or tanh between the layers; add a "
+            "normalisation (BatchNorm, LayerNorm) and shortcuts (x + layer(x)); start the weights with "
+            f"{Idiom.HE_START}; or take fewer layers.",
             {
                 "gradient of the first against the last layers": Evidence(ratio, self.limits.ratio),
                 "change in a step against the size of the weights": Evidence(moved, self.limits.update),

@@ -11,6 +11,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.labels import classes_of, is_of_classes
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import number, percent
 
 MOST_CLASSES = 64
@@ -72,9 +73,7 @@ class LabelsImbalanced(Rule):
             f"{percent(share)} of {counted.labels} labels are class {counted.top:g}, {number(ratio, 2)} "
             f"times as many as of another class on average (more than {number(limits.ratio)} times is called "
             f"imbalanced).{effect}",
-            "Weigh rare classes more: `weight=` of cross_entropy, `pos_weight=` of "
-            "binary_cross_entropy_with_logits, or a WeightedRandomSampler; and judge by balanced accuracy "
-            "or F1.",
+            f"{Idiom.WEIGH_RARE_CLASSES}; and judge by balanced accuracy or F1.",
             {
                 "most frequent to the other classes": Evidence(ratio, limits.ratio),
                 "batches answered by one class": Evidence(float(counted.answered), limits.looks),

@@ -13,6 +13,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.labels import classes_of, has_one_label_each, is_of_classes
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import percent
 
 BATCHES_KEPT = 64
@@ -77,8 +78,7 @@ class LabelsSorted(Rule):
             f"{words} with a chance of {percent(seen)}; were the data shuffled it would be about "
             f"{percent(chance)} (more than {percent(limit)} is too much). The data come sorted by class: the "
             "network learns one class at a time and forgets those before.",
-            "Shuffle: `DataLoader(..., shuffle=True)`, or `order = torch.randperm(len(inputs))` in each "
-            "epoch.",
+            f"Shuffle: {Idiom.SHUFFLED}.",
             {
                 "chance that two labels are equal": Evidence(seen, limit),
                 "the same if shuffled": Evidence(chance),

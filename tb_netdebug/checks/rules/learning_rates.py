@@ -17,6 +17,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.numbers_forward import is_lost
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.nonfinite_origin import is_in_the_batch, traced_origin
 from tb_netdebug.checks.wording.phrases import counted, number, percent
 from tb_netdebug.core.records.scalar_names import LOSS, RATES, TIME_OPTIMIZER, UPDATES_MADE
@@ -274,8 +275,7 @@ class LearningRateHigh(Rule):
             f"{percent(self._ratio)} of their size or more (about 0.1 % is usual, "
             f"{percent(self.limits.sure_ratio)} is too much), and {effect}.",
             "Divide the learning rate by 10, and again if that is not enough (try "
-            f"lr={number(rate / 10, 1)}); a warm-up over the first steps and torch.nn.utils.clip_grad_norm_ "
-            "help, too.",
+            f"lr={number(rate / 10, 1)}); a warm-up over the first steps and {Idiom.CLIPPING} help, too.",
             evidence,
             since=self._since,
             sureness=0.85,

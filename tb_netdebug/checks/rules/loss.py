@@ -16,6 +16,7 @@ from tb_netdebug.checks.rules.loss_level import LossAtChance, NotLearning
 from tb_netdebug.checks.rules.loss_rise import DivergingLoss
 from tb_netdebug.checks.rules.loss_start import LossAtChanceStart
 from tb_netdebug.checks.rules.loss_swing import LossOscillating, LossSpike
+from tb_netdebug.checks.wording.idioms import Idiom, loss_function
 from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import LOSS, of_loss
@@ -65,19 +66,19 @@ class LossNegative(Rule):
                 if known is not None:
                     evidence[f"{end} of {name}"] = Evidence(known)
         wants = {
-            "nll_loss": "It wants logarithms of probabilities: put `torch.log_softmax(scores, dim=1)` before "
-            "it, or use `torch.nn.functional.cross_entropy(scores, labels)`, which takes raw scores.",
+            "nll_loss": f"{Idiom.WANTS_LOG_PROBABILITIES}.",
             "kl_div": "Its first argument is logarithms of probabilities (`log_softmax`), its second "
             "probabilities that sum up to 1.",
             "cross_entropy": "Its targets are class numbers or probabilities from 0 to 1.",
         }
         advice = wants.get(
-            function, "Its targets lie between 0 and 1: scale them, or use a loss for any numbers (mse_loss)."
+            function,
+            f"Its targets lie between 0 and 1: scale them, or use a loss for any numbers ({Idiom.MSE_LOSS}).",
         )
         return Sign(
             Severity.ERROR,
-            f"{function} returned {number(value, 4)} at step {step}; with what it is made for, it is never "
-            "below 0. Minimising it further teaches the network nothing.",
+            f"{loss_function(function)} returned {number(value, 4)} at step {step}; with what it is made "
+            "for, it is never below 0. Minimising it further teaches the network nothing.",
             advice,
             evidence,
             where=(call.site,) if call.site else (),
@@ -88,8 +89,8 @@ class LossNegative(Rule):
     def _turned(self, call: LossCallFact, lowest: float, since: int) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"The loss is minus what {call.function} returned ({number(lowest, 4)}; below 0 is too low): "
-            "each step makes the answers worse.",
+            f"The loss is minus what {loss_function(call.function)} returned ({number(lowest, 4)}; "
+            "below 0 is too low): each step makes the answers worse.",
             "Take away the minus sign before the loss. If it is there on purpose (to attack a network), this "
             'is no fault: checks={"loss-negative": False}.',
             {"loss": Evidence(lowest, -self.limits.below)},

@@ -13,6 +13,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.loss_input_range import LossInputRange
 from tb_netdebug.checks.rules.loss_input_shape import LossInputShape
+from tb_netdebug.checks.wording.idioms import Idiom, loss_function
 from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.facts import LossCallFact
 
@@ -69,8 +70,8 @@ class LossInputSoftmaxed(Rule):
             return
         error = number(look["row_sum_error"], 1)
         seen = (
-            f"Every row that {look.function} was given adds up to 1 (to within {error}; {number(limit, 1)} "
-            "is near enough)"
+            f"Every row that {loss_function(look.function)} was given adds up to 1 (to within {error}; "
+            f"{number(limit, 1)} is near enough)"
         )
         yield twice(look.call, seen, {"distance of row sums from 1": Evidence(look["row_sum_error"], limit)})
 
@@ -124,11 +125,11 @@ def twice(call: LossCallFact, seen: str, evidence: dict[str, Evidence]) -> Sign:
     lowest = lowest_loss(call.num_classes)
     return Sign(
         Severity.ERROR,
-        f"{seen}: cross_entropy is given probabilities, but it expects scores and makes probabilities of "
-        f"them itself (softmax). So softmax is applied twice: even a perfect answer has a loss of "
-        f"{lowest:.2f} instead of 0, and gradients are small.",
-        "Remove the softmax before the loss: return the output of the last Linear layer as it is, and call "
-        "softmax only where you need probabilities, such as for showing them.",
+        f"{seen}: {Idiom.CROSS_ENTROPY} is given probabilities, but it expects scores and makes "
+        "probabilities of them itself (softmax). So softmax is applied twice: even a perfect answer has a "
+        f"loss of {lowest:.2f} instead of 0, and gradients are small.",
+        f"Remove the softmax before the loss: return the output of the last {Idiom.LINEAR} layer as it is, "
+        "and call softmax only where you need probabilities, such as for showing them.",
         {**evidence, "lowest loss that can be reached": Evidence(lowest, 0.0)},
         where=(call.site or "cross_entropy",),
         sureness=0.98,
@@ -145,11 +146,11 @@ def squashed(
 ) -> Sign:
     return Sign(
         Severity.ERROR,
-        f"{seen}: binary_cross_entropy_with_logits is given probabilities, but it expects scores and applies "
-        "the sigmoid itself. Twice applied, it answers between 0.50 and 0.73 only: a certain no cannot be "
-        "said.",
-        "Remove the sigmoid before the loss, or use binary_cross_entropy (nn.BCELoss), which expects "
-        "probabilities. Without the sigmoid, an answer is yes when the score is above 0.",
+        f"{seen}: {Idiom.BINARY_CROSS_ENTROPY_WITH_LOGITS} is given probabilities, but it expects scores "
+        "and applies the sigmoid itself. Twice applied, it answers between 0.50 and 0.73 only: a certain "
+        "no cannot be said.",
+        f"Remove the sigmoid before the loss, or {Idiom.USE_PROBABILITIES}. Without the sigmoid, an answer "
+        "is yes when the score is above 0.",
         evidence,
         where=(call.site or "binary_cross_entropy_with_logits",),
         since=since,
@@ -160,9 +161,9 @@ def squashed(
 def harmless(call: LossCallFact, evidence: dict[str, Evidence]) -> Sign:
     return Sign(
         Severity.INFO,
-        "The input comes out of a LogSoftmax, and cross_entropy applies log-softmax itself. 2 of them give "
-        "the same as 1: the second only costs time.",
-        "Remove one of them: either drop the LogSoftmax layer, or use nll_loss (nn.NLLLoss) with it.",
+        f"The input comes out of a LogSoftmax, and {Idiom.CROSS_ENTROPY} applies log-softmax itself. 2 of "
+        "them give the same as 1: the second only costs time.",
+        f"Remove one of them: either drop the LogSoftmax layer, or {Idiom.KEEP_LOG_SOFTMAX}.",
         evidence,
         where=(call.site or "cross_entropy",),
         sureness=0.98,
@@ -219,9 +220,9 @@ def clipped(look: LossSample, limit: float) -> Sign:
     low, high = look["input_min"], look["input_max"]
     return Sign(
         Severity.ERROR,
-        f"binary_cross_entropy is given raw scores from {number(low)} to {number(high)}, but it expects "
-        f"probabilities from 0 to 1 ({number(limit)} beyond is rounding). It takes what is below for 0 and "
-        "what is above for 1, and such answers get no gradient.",
+        f"{Idiom.BINARY_CROSS_ENTROPY} is given raw scores from {number(low)} to {number(high)}, but it "
+        f"expects probabilities from 0 to 1 ({number(limit)} beyond is rounding). It takes what is below "
+        "for 0 and what is above for 1, and such answers get no gradient.",
         'End the network in a sigmoid, `Dense(1, activation="sigmoid")`, or keep the scores and tell the '
         "loss: `keras.losses.BinaryCrossentropy(from_logits=True)`.",
         {"lowest input": Evidence(low, 0.0), "highest input": Evidence(high, 1.0)},
@@ -239,11 +240,10 @@ def unprepared(look: LossSample, seen: str, evidence: dict[str, Evidence]) -> Si
     given = "probabilities" if look["outside_01"] == 0 else "raw scores"
     return Sign(
         Severity.ERROR,
-        f"{look.function} is given {given}, but it expects logarithms of probabilities, which are at most 0 "
-        f"and whose exponentials add up to 1; {seen}. The loss has no lowest value then, and says nothing of "
-        "how good the answers are.",
-        "Apply log_softmax to the scores before the loss: `F.log_softmax(scores, dim=1)`"
-        + (", or use cross_entropy, which takes raw scores." if look.function == "nll_loss" else "."),
+        f"{loss_function(look.function)} is given {given}, but {Idiom.EXPECTS_LOG_PROBABILITIES}; {seen}. "
+        "The loss has no lowest value then, and says nothing of how good the answers are.",
+        f"{Idiom.GIVE_LOG_PROBABILITIES}"
+        + (f", {Idiom.OR_GIVE_SCORES}." if look.function == "nll_loss" else "."),
         evidence,
         where=(look.place,),
         sureness=0.97,

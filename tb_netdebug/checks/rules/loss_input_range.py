@@ -18,6 +18,7 @@ from tb_netdebug.checks.evidence.loss_unbounded import unbounded
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom, loss_function
 from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.facts import LossCallFact
 
@@ -74,10 +75,11 @@ class LossInputRange(Rule):
         if low < -limit or high > 1 + limit:
             yield Sign(
                 Severity.ERROR,
-                f"{look.function} is given targets from {number(low)} to {number(high)}, but it expects them "
-                "between 0 (no) and 1 (yes). Beyond that the loss can fall below 0 without end.",
-                "Bring the targets to 0 and 1, for example `(target > 0).float()`, or use a loss for numbers "
-                "such as mse_loss.",
+                f"{loss_function(look.function)} is given targets from {number(low)} to {number(high)}, "
+                "but it expects them between 0 (no) and 1 (yes). Beyond that the loss can fall below 0 "
+                "without end.",
+                "Bring the targets to 0 and 1, for example `(target > 0).float()`, or use a loss for "
+                f"numbers such as {Idiom.MSE_LOSS}.",
                 {"lowest target": Evidence(low, 0.0), "highest target": Evidence(high, 1.0)},
                 where=(look.place,),
                 sureness=0.97,
@@ -141,8 +143,8 @@ def unreachable(look: LossSample, reach: Range, is_known: bool, margin: float, *
         Severity.ERROR if is_hopeless else Severity.WARNING,
         f"The targets go from {number(low)} to {number(high)}, but {source} gives numbers {span} only: what "
         "lies beyond can never be met.",
-        "Remove the activation behind the last Linear layer, or scale the targets into its range and the "
-        "answers back.",
+        f"Remove the activation behind the last {Idiom.LINEAR} layer, or scale the targets into its range "
+        "and the answers back.",
         {
             "lowest target": Evidence(low, reach[0] - margin if math.isfinite(reach[0]) else None),
             "highest target": Evidence(high, reach[1] + margin if math.isfinite(reach[1]) else None),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom, loss_function
 from tb_netdebug.core.records.facts import DifferenceFact, LossCallFact
 
 
@@ -62,13 +63,16 @@ def crossed(
     call: LossCallFact, given: tuple[int, ...], wanted: tuple[int, ...], pairs: int, severity: Severity
 ) -> Sign:
     function = call.function
+    is_of_logits = function == "binary_cross_entropy_with_logits"
+    called = Idiom.BINARY_LOGITS_CALL if is_of_logits else loss_function(function)
     return Sign(
         severity,
-        f"{function} is given predictions of shape {list(given)} and targets of shape {list(wanted)}. They "
-        f"are stretched to each other's shape, so {pairs} pairs are compared where {math.prod(wanted)} "
-        "targets are meant: each prediction is pulled to the mean of targets that are not its own.",
-        f"Give both the same shape, for example `{function}(output.squeeze(-1), target)` or "
-        f"`{function}(output, target.view_as(output))`.",
+        f"{loss_function(function)} is given predictions of shape {list(given)} and targets of shape "
+        f"{list(wanted)}. They are stretched to each other's shape, so {pairs} pairs are compared where "
+        f"{math.prod(wanted)} targets are meant: each prediction is pulled to the mean of targets that are "
+        "not its own.",
+        f"Give both the same shape, for example `{called}({Idiom.SQUEEZED_OUTPUT}, "
+        f"target)` or `{called}(output, {Idiom.TARGET_AS_OUTPUT})`.",
         {
             "shape of predictions": Evidence(str(list(given))),
             "shape of targets": Evidence(str(list(wanted))),
@@ -87,9 +91,9 @@ def subtracted(fact: DifferenceFact) -> Sign:
         f"The loss subtracts predictions of shape {list(given)} and targets, and that makes {list(made)}: "
         f"{math.prod(made)} pairs are compared where {math.prod(given)} are meant, so each prediction is "
         "pulled to the mean of targets that are not its own.",
-        "Give both the same shape, for example `output.squeeze(-1) - target` or "
-        "`output - target.view_as(output)`; or use functional.mse_loss, which warns of this. If all pairs "
-        "are meant, say so: `output.unsqueeze(1)`.",
+        f"Give both the same shape, for example `{Idiom.SQUEEZED_OUTPUT} - target` or `output - "
+        f"{Idiom.TARGET_AS_OUTPUT}`; or {Idiom.USE_A_LOSS_THAT_WARNS}. If all pairs are meant, say so: "
+        f"`{Idiom.PAIR_ALL}`.",
         {
             "shape of predictions": Evidence(str(list(given))),
             "shape of the difference": Evidence(str(list(made))),
@@ -117,10 +121,9 @@ def always_one(call: LossCallFact) -> Sign:
 def one_class(call: LossCallFact) -> Sign:
     return Sign(
         Severity.ERROR,
-        "cross_entropy is given one score for each input, so there is 1 class (at least 2 are needed): its "
-        "probability is always 1, the loss is always 0, and nothing is learned.",
-        "With one output for yes or no, use binary_cross_entropy_with_logits (nn.BCEWithLogitsLoss) and "
-        "float targets; or give the last layer as many outputs as there are classes.",
+        f"{Idiom.CROSS_ENTROPY} is given one score for each input, so there is 1 class (at least 2 are "
+        "needed): its probability is always 1, the loss is always 0, and nothing is learned.",
+        f"{Idiom.USE_ONE_OUTPUT}; or give the last layer as many outputs as there are classes.",
         {"classes": Evidence(1.0, 2.0)},
         where=(call.site or "cross_entropy",),
         sureness=0.99,

@@ -15,6 +15,7 @@ from tb_netdebug.checks.evidence.stillness import LEAST_UPDATE, update_ratio
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import OWN, RATES
 
@@ -94,7 +95,7 @@ class Overfitting(Rule):
             f"data fell from {number(training[0], 4)} to {number(training[1], 4)}: the network learns its "
             "examples by heart.",
             f"Keep the weights of step {since} (early stopping). To get further: more or augmented data, "
-            "`weight_decay=1e-2`, `nn.Dropout(0.2)`, or a smaller network.",
+            f"`weight_decay=1e-2`, {Idiom.DROPOUT}, or a smaller network.",
             {
                 f"rise of {shown}": Evidence(rise, self.limits.rise),
                 f"lowest {shown}": Evidence(best),

@@ -22,6 +22,7 @@ from tb_netdebug.checks.evidence.warm_up import still_warming_up
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.loss_words import over
 from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.facts import LossCallFact
@@ -254,10 +255,8 @@ class NotLearning(Rule):
             f"After {lasted} steps the loss is {number(mean, 4)}. It began at {number(seen.start, 4)}; a "
             f"fall by less than {percent(self.limits.fall)}, or no larger than chance explains, does not "
             f"count{why}.",
-            "Check in this order: does `optimizer` hold the parameters of this very model; is "
-            "`loss.backward()` called on the loss of this batch and `optimizer.step()` after it; is the "
-            "learning rate far too small or too large (try 10 times more and 10 times less); can the network "
-            "learn one single batch by heart?",
+            f"Check in this order: {Idiom.IS_OPTIMIZED}; is the learning rate far too small or too large "
+            "(try 10 times more and 10 times less); can the network learn one single batch by heart?",
             {
                 "loss": Evidence(mean, seen.start * (1.0 - self.limits.fall)),
                 "loss at the start": Evidence(seen.start),

@@ -12,13 +12,14 @@ from tb_netdebug.checks.evidence.loss_shape import Doubles, is_falling, middle
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.loss_words import over
 from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import LOSS
 
 LOWER_RATE = (
-    "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and clip "
-    "gradients: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before `optimizer.step()`."
+    "Lower the learning rate (10 times to begin with), or let it rise slowly over the first steps, and "
+    f"clip gradients: {Idiom.CLIP_BEFORE_STEP}."
 )
 
 

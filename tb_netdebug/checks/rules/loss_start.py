@@ -10,6 +10,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.inputs import InputScaleLimits, input_places
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import number
 from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import of_input, of_loss
@@ -99,9 +100,9 @@ class LossAtChanceStart(Rule):
                 f"that guessing among all classes would get (more than {number(most)} times is too "
                 "much): the untrained network is already very sure of answers that are wrong.",
                 "Make the first scores small: a smaller initialisation of the last layer, such as "
-                "`nn.init.normal_(last.weight, std=0.01)`, inputs of mean 0 and spread 1, a normalisation "
-                "layer before the output. If the network was trained before, on other classes, this is no "
-                "fault: give it a new last layer.",
+                f"{Idiom.SMALL_START_OF_LAST}, inputs of mean 0 and spread 1, a normalisation layer before "
+                "the output. If the network was trained before, on other classes, this is no fault: give "
+                "it a new last layer.",
                 {
                     "first loss": Evidence(value, most * guess),
                     "loss of guessing": Evidence(guess),

@@ -22,6 +22,7 @@ from tb_netdebug.checks.evidence.loss_shape import (
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import BATCH_ID, LOADER_BATCHES, LOSS
 
@@ -102,9 +103,8 @@ class LossSpike(Rule):
             f"{number(self._highest, 4)}: {number(ratio)} times that of the untrained network (more than "
             f"{number(limits.above_start)} times, and {number(limits.above_highest)} times the highest of "
             "the steps before, is a spike).",
-            "Look at the batch of that step: wrong values, an outlier, a wrong unit or label. If the batches "
-            "are fine, clip gradients: `torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
-            "`optimizer.step()`, or lower the learning rate.",
+            "Look at the batch of that step: wrong values, an outlier, a wrong unit or label. If the "
+            f"batches are fine, clip gradients: {Idiom.CLIP_BEFORE_STEP}, or lower the learning rate.",
             {
                 "highest loss": Evidence(self._highest, limits.above_start * seen.start),
                 "spikes": Evidence(float(self._spikes), float(limits.repeated)),

@@ -10,6 +10,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.learning_rates import LearningRateHigh, LearningRateZero
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import agree, counted, listed, percent
 from tb_netdebug.core.records.facts import ModesFact, Names
 from tb_netdebug.core.records.scalar_names import (
@@ -68,8 +69,7 @@ class EvalModeTraining(Rule):
             f"{agree(in_eval, 'is', 'are')} in eval mode while the model trains "
             f"({percent(self.limits.share)} is too many): dropout does nothing, and batch "
             "norm uses statistics that are never brought up to date.",
-            "Call `model.train()` at the beginning of each epoch, and again after each evaluation that "
-            "called `model.eval()`.",
+            f"{Idiom.USE_TRAINING_MODE}.",
             {"layers in eval mode": Evidence(in_eval, self.limits.share * modules)},
             where=names,
             since=self._since,

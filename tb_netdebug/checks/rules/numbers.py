@@ -26,6 +26,7 @@ from tb_netdebug.checks.rules.numbers_forward import (
     nonfinite,
 )
 from tb_netdebug.checks.rules.numbers_precision import LossScaleOverflow, PrecisionHeadroom
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.nonfinite_origin import LEFT_OUT, TracedOrigin, traced_origin
 from tb_netdebug.checks.wording.phrases import agree, counted, named, number, percent
 from tb_netdebug.core.records.facts import NonfiniteFact
@@ -157,8 +158,7 @@ class NonfiniteGradient(Rule):
             "and the network is lost.",
             "Look at the operations behind the layers named here: sqrt, norm, log, division and x ** y "
             "have no slope at 0; add 1e-8 below the root or in the denominator. If the loss grew before, "
-            "lower the learning rate or clip: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, "
-            f"error_if_nonfinite=True).{opening}",
+            f"lower the learning rate or clip: {Idiom.CLIP_AND_CHECK}.{opening}",
             evidence,
             places,
             since=record.step,
@@ -232,8 +232,8 @@ def bad_loss_sign(
     """Return the sign for a loss that may have been trained on."""
     reasons = (
         "Look at the layer and the batch of this step. Usual reasons: a learning rate that is too high; "
-        "log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or .clamp(min=1e-8); NaN in the "
-        "data. Clip the gradients: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)."
+        f"log(0), x / 0 or sqrt(0) in the loss, cured by log(x + 1e-8) or {Idiom.CLAMP}; NaN in the data. "
+        f"Clip the gradients: {Idiom.CLIP}."
     )
     is_of_data = origin is not None and origin.what == "loss" and origin.tensor
     return Sign(
@@ -253,10 +253,9 @@ def left_out_sign(
     return Sign(
         Severity.WARNING,
         f"{message}{LEFT_OUT}",
-        "Look at the layer and the batch of this step. The training goes on without it, but what is left out "
-        "is not learned from. Usual reasons: NaN in the data; "
-        "log(0), x / 0 or sqrt(0), cured by log(x + 1e-8) or .clamp(min=1e-8)."
-        f"{'' if origin is None else origin.opening()}",
+        "Look at the layer and the batch of this step. The training goes on without it, but what is left "
+        "out is not learned from. Usual reasons: NaN in the data; log(0), x / 0 or sqrt(0), cured by log(x "
+        f"+ 1e-8) or {Idiom.CLAMP}.{'' if origin is None else origin.opening()}",
         evidence or ({} if origin is None else origin.evidence()),
         since=step,
         sureness=0.95,

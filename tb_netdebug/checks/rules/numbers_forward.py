@@ -10,6 +10,7 @@ from tb_netdebug.checks.evidence.numbers_left_out import has_left_out, has_stepp
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.nonfinite_origin import LEFT_OUT, TracedOrigin
 from tb_netdebug.checks.wording.phrases import agree, counted, named
 from tb_netdebug.core.records.facts import NonfiniteFact
@@ -26,8 +27,8 @@ MOST_NAMED = 50
 SKIPPED = " The gradient scaler skipped this step: it did not reach the weights."
 NOT_STEPPED = " The program did not step on its gradients: this batch did not reach the weights."
 CLEAN = (
-    "Clean the data before training: find such rows with ~torch.isfinite(x).all(1), then drop or fill them "
-    "(torch.nan_to_num). Often it is a missing value in a table, or a feature divided by a spread of 0."
+    f"Clean the data before training: find such rows with {Idiom.FIND_NAN_ROWS}, then drop or fill them "
+    f"({Idiom.FILL_NAN}). Often it is a missing value in a table, or a feature divided by a spread of 0."
 )
 
 

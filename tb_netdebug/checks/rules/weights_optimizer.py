@@ -14,6 +14,7 @@ from tb_netdebug.checks.evidence.weights_unowned import unowned
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import agree, counted, percent
 from tb_netdebug.core.records.facts import OptimizerFact, UnownedFact
 from tb_netdebug.core.records.step import Kind
@@ -96,9 +97,7 @@ class NotOptimized(Rule):
             f"{counted(len(missing), 'trainable weight tensor')} ({percent(share)} of all weights) "
             f"{agree(len(missing), 'is', 'are')} in no optimizer (more than {percent(self.limits.share)} is "
             f"too much). {why}",
-            "Give the optimizer all of them: torch.optim.Adam(model.parameters()), made after the last layer "
-            "was added, or optimizer.add_param_group({'params': …}) for what comes later. What shall stay as "
-            "it is gets layer.requires_grad_(False).",
+            f"{Idiom.OPTIMIZE_ALL}. What shall stay as it is gets {Idiom.FREEZE}.",
             {"share of weights in no optimizer": Evidence(share, self.limits.share)},
             tuple(sorted(missing, key=lambda name: known.place.get(name, 0))),
             sureness=0.9 if is_much else 0.5,

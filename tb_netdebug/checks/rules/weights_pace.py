@@ -14,6 +14,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import percent
 from tb_netdebug.core.records.step import Kind
 
@@ -156,7 +157,7 @@ class UpdateRatioLow(Rule):
             f"{percent(self.limits.ratio)} is too little; 0.1 % is usual), although the gradients are not "
             f"small; {but}.",
             "Raise the learning rate, tenfold at a time, until the change is about 0.1 % of the weights. "
-            "If a schedule lowers it, look where it is now: print(optimizer.param_groups[0]['lr']).",
+            f"If a schedule lowers it, look where it is now: {Idiom.PRINT_LEARNING_RATE}.",
             {"change in a step against the size of the weights": Evidence(ratio, self.limits.ratio)},
             since=self._since,
             sureness=0.85 if is_stuck else 0.4,

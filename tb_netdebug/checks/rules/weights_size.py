@@ -13,6 +13,7 @@ from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.tensors import Doubles
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import agree, number, percent
 from tb_netdebug.core.records.scalar_names import LOSSES
 from tb_netdebug.core.records.step import Kind
@@ -119,7 +120,7 @@ class WeightGrowth(Rule):
             "times is too much), and they keep growing.",
             "Look for a loss that rewards large weights (a regularisation with the wrong sign, a loss "
             "without a lower bound), then lower the learning rate, and add a little weight decay: "
-            "torch.optim.AdamW(model.parameters(), weight_decay=0.01).",
+            f"{Idiom.ADAMW_WITH_DECAY}.",
             {"size of the weights against the start": Evidence(times, limit)},
             known.chosen(np.nan_to_num(ratio) >= limit),
             since=growth.steps[0],

@@ -12,6 +12,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.gradients_vanishing import ends
 from tb_netdebug.checks.tensors import Doubles, Flags
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import counted, number
 from tb_netdebug.core.records.step import Kind
 
@@ -118,7 +119,7 @@ class InitConstant(Rule):
             f"At the start {what}: its units all do the same, get the same gradient and stay the same, as if "
             f"there were one unit only. {counted(len(names), 'layer is', 'layers are')} like that (0 should "
             "be).",
-            "Start weights with random values: leave torch's own, or torch.nn.init.kaiming_normal_(weight). "
+            f"Start weights with random values: leave {Idiom.FRAMEWORK}'s own, or {Idiom.HE_START_CALL}. "
             "Only biases, and the last layer of a branch that is added to something, may start at 0.",
             {"layers that start with one value": Evidence(float(len(names)), 0.0)},
             names,
@@ -200,8 +201,8 @@ class InitScale(Rule):
             f"(standard deviation) is {number(gain, 2)} times the usual one, which is 1 / sqrt(number of "
             f"inputs of a unit); {'more' if is_high else 'less'} than {number(limit)} times is too {what}. "
             f"{what_then}",
-            "Leave the weights as torch starts them, or take torch.nn.init.kaiming_normal_(weight) with "
-            "ReLU, xavier_normal_ with tanh. A normalisation between the layers makes it matter less.",
+            f"Leave the weights as {Idiom.FRAMEWORK} starts them, or take {Idiom.HE_START_CALL} with ReLU, "
+            f"{Idiom.GLOROT_START} with tanh. A normalisation between the layers makes it matter less.",
             {
                 "spread of the weights against the usual one": Evidence(gain, limit),
                 **evidence,

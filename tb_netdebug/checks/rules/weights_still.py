@@ -14,6 +14,7 @@ from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
 from tb_netdebug.checks.rules.weights_optimizer import is_fresh
 from tb_netdebug.checks.tensors import Doubles, Flags
+from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import agree, counted, percent
 from tb_netdebug.core.records.facts import GradientsFact, OptimizerFact
 from tb_netdebug.core.records.scalar_names import RATES
@@ -82,12 +83,13 @@ class UnchangedWeights(Rule):
         if told is None or told.steps or told.moved or not told.gradients:
             return None
         count = told.batches or 0
-        how = "were cleared again without having been used" if told.cleared else "were only added up"
+        how = "were cleared again without having been used" if told.cleared else Idiom.ONLY_ADDED_UP
         return Sign(
             Severity.ERROR if told.cleared else Severity.WARNING,
-            f"optimizer.step() was not called in {counted(count, 'step')} (0 such steps are right, but for "
-            f"batches that are added up on purpose): the gradients {how}, and the weights stay as they are.",
-            "Call optimizer.step() after loss.backward(), and only then optimizer.zero_grad().",
+            f"{Idiom.OPTIMIZER_STEP} was not called in {counted(count, 'step')} (0 such steps are right, "
+            f"but for batches that are added up on purpose): the gradients {how}, and the weights stay as "
+            "they are.",
+            f"{Idiom.STEP_AFTER_BACKWARD}.",
             {"steps without optimizer.step()": Evidence(float(count), 0.0)},
             since=max(history.step - count + 1, 0),
             sureness=0.95 if told.cleared else 0.7,
@@ -257,9 +259,9 @@ class FrozenWeights(Rule):
             f"{counted(len(names), 'layer')} ({percent(share)} of the weights) "
             f"{agree(len(names), 'has', 'have')} not moved since step {since}, while others did (more than "
             f"{percent(self.limits.share)} of the weights is too many): {why}.",
-            "If they are to learn, find what cuts them off from the loss: .detach(), torch.no_grad(), "
-            "rounding, units that are never active, an output that is not used. If not, say so with "
-            "layer.requires_grad_(False), which also saves time.",
+            f"If they are to learn, find what cuts them off from the loss: {Idiom.DETACHING}, rounding, "
+            f"units that are never active, an output that is not used. If not, say so with {Idiom.FREEZE}, "
+            "which also saves time.",
             {"share of the weights that stay": Evidence(share, self.limits.share)},
             names,
             since=since,
