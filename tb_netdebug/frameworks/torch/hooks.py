@@ -241,7 +241,11 @@ class HookEntry:
 
 
 def before_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> HookEntry:
-    """Call `hook(optimizer, args, kwargs)` before each step of one optimizer."""
+    """Call `hook(optimizer, args, kwargs)` before each step of one optimizer, after the user's own hooks.
+
+    They may still change the gradients.
+    """
+    _later_hooks.listen()
     return HookEntry(optimizer._optimizer_step_pre_hooks, hook)
 
 
@@ -348,4 +352,21 @@ class Removals:
                 view.follow()
 
 
-_copies, _removals = PlainCopies(), Removals()
+class LaterHooks:
+    """Keeps our hooks on optimizers behind those that the user registers later."""
+
+    def __init__(self) -> None:
+        self._handle: Handle | None = None
+
+    def listen(self) -> None:
+        """Start listening, with the first hook. It costs nothing until a hook is registered."""
+        if self._handle is None:
+            self._handle = listen(torch.optim.Optimizer.register_step_pre_hook, after=self._registered)
+
+    def _registered(self, given: tuple[Any, ...], _: object) -> None:
+        registry = given[0]._optimizer_step_pre_hooks
+        for key in [each for each in registry if isinstance(each, Key)]:
+            registry[key] = registry.pop(key)
+
+
+_copies, _removals, _later_hooks = PlainCopies(), Removals(), LaterHooks()
