@@ -200,6 +200,14 @@ def test_what_does_not_fit_is_not_believed() -> None:
     )
 
 
+def test_a_first_batch_without_rows() -> None:
+    """A loss that is summed over nothing is no mean of anything."""
+    fact = encode_fact(LossCallFact(0, "mse_loss", target_shape=(0,), reduction="sum"))
+    engine = Engine()
+    engine.feed([StepRecord(0, 1e9, {of_loss(0, name): 1.0 for name in MEASURED}, [], [fact])])
+    assert {} == engine.broken
+
+
 def test_a_fact_of_a_later_version_changes_nothing() -> None:
     engine = Engine()
     engine.feed([StepRecord(0, 1e9, {"loss": 1.0}, [], [Fact("of a later version", {"id": [3]})])])
