@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -187,14 +186,14 @@ def chance_of(call: LossCallFact, key: int | str, scalars: dict[str, float]) -> 
     return min(baseline + missing / rows, max(uniform, baseline))
 
 
-def is_fixed(history: History, key: Any) -> bool:
+def is_fixed(history: History, key: int | str) -> bool:
     """Return whether all labels were the same so far, though there are several classes."""
     baseline = history.curve(of_loss(key, "baseline"))
     has_classes = history.curve(of_loss(key, "uniform")) is not None
     return has_classes and baseline is not None and baseline.highest == 0.0
 
 
-def moving_targets(history: History, key: Any) -> bool:
+def moving_targets(history: History, key: int | str) -> bool:
     mean, std = (history.curve(of_loss(key, f"target_{name}")) for name in ("mean", "std"))
     if mean is None or std is None or mean.count < LEAST_ALIKE:
         return False

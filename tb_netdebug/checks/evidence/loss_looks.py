@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tb_netdebug.checks.history import History
 from tb_netdebug.core.records.facts import LossCallFact
@@ -55,7 +54,7 @@ class LossLooks:
 
     def __init__(self, *names: str) -> None:
         self._names = names
-        self._keys: dict[Any, list[tuple[str, str]]] = {}
+        self._keys: dict[int | str, list[tuple[str, str]]] = {}
         self._step = -1
 
     def fresh(self, history: History) -> Iterator[LossSample]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tb_netdebug.checks.evidence.loss_looks import BINARY_LOSSES, CLASS_LOSSES, LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
@@ -60,7 +59,7 @@ class LabelsSingleClass(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("classes", "top_class")
-        self._only: dict[Any, Only] = {}
+        self._only: dict[int, Only] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         for look in self._looks.fresh(history):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from tb_netdebug.checks.evidence.loss_looks import LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
@@ -38,7 +37,7 @@ class LabelsImbalanced(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("top_share", "top_class", "accuracy", "value", "baseline")
-        self._counted: dict[Any, Counted] = {}
+        self._counted: dict[int, Counted] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         fresh = set()

@@ -6,7 +6,6 @@ import itertools
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from tb_netdebug.checks.evidence.loss_looks import LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
@@ -38,7 +37,7 @@ class LabelsSorted(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("collision", "top_class", "top_share", "classes", "adjacent_equal")
-        self._batches: dict[Any, Batches] = {}
+        self._batches: dict[int, Batches] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         fresh = set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from tb_netdebug.checks.evidence.loss_looks import LossLooks, LossSample, rows
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
@@ -40,7 +39,7 @@ class LossInputSoftmaxed(Rule):
         self._binary_looks = LossLooks(
             "outside_01", "input_min", "input_max", "input_mean", "target_mean", "target_min", "target_max"
         )
-        self._bounded: dict[Any, Bounded] = {}
+        self._bounded: dict[int, Bounded] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         for call in history.facts(LossCallFact):

@@ -57,7 +57,7 @@ class LossInputRange(Rule):
 
     def __init__(self) -> None:
         self._looks = LossLooks("target_min", "target_max", "target_mean", "input_min", "input_max")
-        self._seen: dict[Any, InputRange] = {}
+        self._seen: dict[int, InputRange] = {}
 
     def update(self, history: History) -> Iterator[Sign]:
         if history.facts(LossCallFact):
