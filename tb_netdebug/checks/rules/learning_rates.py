@@ -18,7 +18,6 @@ from tb_netdebug.checks.rules.loss_course import course as course_of
 from tb_netdebug.checks.rules.loss_shape import is_falling
 from tb_netdebug.checks.rules.nonfinite_origin import is_in_the_batch, traced_origin
 from tb_netdebug.checks.rules.numbers_forward import is_lost
-from tb_netdebug.checks.rules.progress import mean
 from tb_netdebug.core.records.scalar_names import LOSS, RATES, TIME_OPTIMIZER, UPDATES_MADE
 from tb_netdebug.core.records.step import Kind, StepRecord
 
@@ -203,7 +202,8 @@ class LearningRateHigh(Rule):
             return False
         before = [value for value in curve.values if math.isfinite(value)][-NEWEST:]
         bound = max(curve.first, self.limits.rise * curve.first)
-        return step - self._last_large >= self.limits.calm and bool(before) and mean(before) <= bound
+        is_long = step - self._last_large >= self.limits.calm
+        return is_long and bool(before) and sum(before) / len(before) <= bound
 
     def _look(self, history: History) -> None:
         """Remember the largest share of the weights that one step has changed, for half of all tensors."""
