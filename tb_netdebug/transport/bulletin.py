@@ -16,6 +16,7 @@ DEBUGGER_GRACE_SECS = 10.0
 AGAIN_SECS = 900.0
 MOST_LETTERS = 400
 TRYING, CONNECTED, LOST, REFUSED, HELD_UP = "trying", "connected", "lost", "refused", "held up"
+TURNED_AWAY = "turned away"
 
 
 class Bulletin:
@@ -53,6 +54,10 @@ class Bulletin:
 
     def held_up(self, reason: str) -> None:
         self._set(HELD_UP, reason)
+
+    def turned_away(self, reason: str) -> None:
+        """Note that a run or a file was refused for good, while the stream goes on."""
+        self._set(TURNED_AWAY, reason)
 
     def tell(self, trainees: Iterable[Trainee], now: float) -> None:
         lowest: dict[tuple[tuple[str, ...], str], Trainee] = {}
@@ -112,6 +117,11 @@ class Bulletin:
             return f"nothing is sent to the collector at {self._target}: {self._reason} {waiting}"
         if self._standing == HELD_UP:
             return f"the collector at {self._target} takes no more for now: {self._reason} {waiting}"
+        if self._standing == TURNED_AWAY:
+            return (
+                f"the collector at {self._target} does not take all records: {self._reason} The training "
+                f"goes on, and they stay in {trainee.join.run_dir}."
+            )
         return ""
 
     def _sentence_of_debugger(self) -> str:
@@ -122,7 +132,7 @@ class Bulletin:
                 f"the debugger at {self._target} cannot be reached ({self._reason}). The training goes on, "
                 "and connects as soon as it answers."
             )
-        if self._standing == REFUSED:
+        if self._standing in (REFUSED, TURNED_AWAY):
             return f"the debugger at {self._target} does not take this training: {self._reason}"
         return ""
 

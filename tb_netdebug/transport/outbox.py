@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import weakref
 from collections import deque
 from contextlib import suppress
@@ -68,7 +69,8 @@ class Wake:
 class Outbox:
     """A queue of outgoing messages, bounded in bytes.
 
-    What it holds when a connection ends is dropped: the peer that waited for it is gone.
+    What it holds when a connection ends is dropped: the peer that waited for it is gone. The lock is
+    re-entrant, because a signal handler may add a message, too.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -76,30 +78,34 @@ class Outbox:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._messages: deque[bytes] = deque()
+        self._lock = threading.RLock()
 
     def open(self) -> None:
-        self._messages.clear()
-        self._bytes = 0
-        self.is_open = True
+        with self._lock:
+            self._messages.clear()
+            self._bytes = 0
+            self.is_open = True
 
     def close(self) -> None:
         self.is_open = False
 
     def put(self, message: bytes) -> bool:
         """Add a message; return whether there was room for it."""
-        if not self.is_open or self._bytes + len(message) > self._most_bytes:
-            return False
-        self._bytes += len(message)
-        self._messages.append(message)
-        return True
+        with self._lock:
+            if not self.is_open or self._bytes + len(message) > self._most_bytes:
+                return False
+            self._bytes += len(message)
+            self._messages.append(message)
+            return True
 
     def take(self) -> bytes:
         """Remove and return the oldest message; empty bytes without one."""
-        if not self._messages:
-            return b""
-        message = self._messages.popleft()
-        self._bytes -= len(message)
-        return message
+        with self._lock:
+            if not self._messages:
+                return b""
+            message = self._messages.popleft()
+            self._bytes -= len(message)
+            return message
 
 
 def close_all(descriptors: list[int]) -> None:

@@ -250,7 +250,10 @@ class Upstream:
             raise StreamBroken(refusal.sentence)
         elif not refusal.file and not refusal.trainer:
             raise RefusedStream(refusal.sentence)
-        self._bulletin.held_up(refusal.sentence)
+        if refusal.for_now:
+            self._bulletin.held_up(refusal.sentence)
+        else:
+            self._bulletin.turned_away(refusal.sentence)
 
     def _control(self, control: pb.Control) -> None:
         trainee = self._roster.trainee(control.trainer)

@@ -100,7 +100,15 @@ def test_other_calls_without_gradients() -> None:
     assert evaluated(10, 4.0, loss="scalar/accuracy") is None
 
 
-@pytest.mark.parametrize(("loss", "is_told"), [("scalar/val_loss", True), ("scalar/accuracy", False)])
+@pytest.mark.parametrize(
+    ("loss", "is_told"),
+    [
+        ("scalar/val_loss", True),
+        ("scalar/valLoss", True),
+        ("scalar/test_acc", True),
+        ("scalar/accuracy", False),
+    ],
+)
 def test_a_line_that_drops_units_in_eval_mode(loss: str, is_told: bool) -> None:
     """In the step of the evaluation, when it is one: without a loss it may be a sample."""
     scalars = {"probe/evaluations": 1.0, "probe/train_mode_evaluations": 0.0, loss: 1.0}

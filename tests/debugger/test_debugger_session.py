@@ -69,6 +69,18 @@ def test_a_step_to_what_matches_passes_everything_else() -> None:
         assert step + 1 == rig.ask("step", by="layer", match="head")["step"]
 
 
+def test_the_tensors_asked_for_last_are_followed() -> None:
+    """Their values are kept to be compared with the next ones; those asked for longest ago are dropped."""
+    names = [f"weight:w{number}" for number in range(9, -1, -1)]
+    with debugged(bench_of(weight={name.partition(":")[2]: [1.0] for name in names})) as rig:
+        rig.ask("pause")
+        for name in (*names, names[3]):
+            rig.ask("tensor", name=name, previous=True)
+        assert {*names[2:]} == rig.session._inspection.followed
+        rig.ask("tensor", name=names[0], previous=True)
+        assert {names[0], names[3], *names[4:], names[2]} - {names[2]} == rig.session._inspection.followed
+
+
 def test_what_the_framework_cannot_do_is_said() -> None:
     """A step that does not work here is refused with the reason, and the training stays where it is."""
     bench = bench_of(weight={"w": [1.0]})

@@ -148,6 +148,20 @@ def test_a_disk_that_is_full_there(home: Home, tmp_path: Path) -> None:
         assert f"the collector at {collector.address} takes no more for now" in told[0]
 
 
+def test_a_run_that_is_refused_for_good(home: Home, tmp_path: Path) -> None:
+    """The trainer hears why, and where its records are; not that it is for now."""
+    with (
+        CollectorProcess(tmp_path / "there", env=home.env) as collector,
+        StreamedTrainer(home, collector.address, tmp_path / "here", identity="nobody") as trainer,
+    ):
+        trainer.put(100)
+        wait_for(trainer.notices)
+        assert trainer.notices()[0].endswith(
+            f"the collector at {collector.address} does not take all records: That is not the identity of a "
+            f"run. The training goes on, and they stay in {tmp_path / 'here'}."
+        )
+
+
 def test_a_run_in_the_collectors_own_folder_is_left_alone(home: Home, tmp_path: Path) -> None:
     """TensorBoard reads it as it is written; a copy would be a second run, or be written into the first."""
     with (

@@ -98,6 +98,16 @@ def test_what_a_person_is_told() -> None:
     assert ["a", "b (2 more before.)", "b (1 more before.)", "a"] == told
 
 
+def test_two_sentences_in_turn_are_not_told_for_ever() -> None:
+    """Each comes again after its own ten minutes."""
+    told: list[str] = []
+    times = iter(range(0, 660, 11))
+    notices = Notices(told.append, lambda: next(times))
+    for sentence in "ab" * 30:
+        notices.add(sentence)
+    assert ["a", "b", "a (54 more before.)", "b"] == told
+
+
 def test_a_sync_that_fails(root: Path, tmp_path: Path, peer: Peer) -> None:
     """What the disk may not have is not acknowledged, and is taken again from the agent."""
     disk = FaultyDisk(tmp_path, marker="run/events")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -175,6 +176,29 @@ def test_the_outbox_is_bounded() -> None:
     assert [b"12345", b"67890", b""] == [outbox.take() for _ in range(3)]
     outbox.close()
     assert not outbox.put(b"1")
+
+
+def test_the_outbox_counts_what_many_threads_put_and_take() -> None:
+    """Nothing is counted twice or forgotten: in the end it has room for as much as at first."""
+    outbox = Outbox(most_bytes=1 << 20)
+    outbox.open()
+
+    def use() -> None:
+        for _ in range(5000):
+            outbox.put(b"12345")
+            outbox.take()
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    sys.setswitchinterval(interval)
+    while outbox.take():
+        pass
+    assert 0 == outbox._bytes
 
 
 def test_a_sleep_is_ended_from_elsewhere() -> None:

@@ -205,7 +205,8 @@ class LearningRateHigh(Rule):
             return False
         before = [value for value in curve.values if math.isfinite(value)][-NEWEST:]
         bound = max(curve.first, self.limits.rise * curve.first)
-        return step - self._last_large >= self.limits.calm and bool(before) and mean(before) <= bound
+        is_long = step - self._last_large >= self.limits.calm
+        return is_long and bool(before) and sum(before) / len(before) <= bound
 
     def _look(self, history: History) -> None:
         """Remember the largest share of the weights that one step has changed, for half of all tensors."""

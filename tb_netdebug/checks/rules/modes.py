@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tb_netdebug.checks.evaluation import is_evaluation_number
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
@@ -120,7 +120,7 @@ class TrainModeEvaluating(Rule):
         if not calls:
             return
         self._with_calls += 1
-        if not has_evaluation_loss(scalars):
+        if not has_evaluation(scalars):
             return
         self._evaluated = step if self._evaluated < 0 else self._evaluated
         in_train = scalars.get(TRAIN_MODE_EVALUATIONS, 0.0)
@@ -156,15 +156,12 @@ class TrainModeEvaluating(Rule):
         )
 
 
-EVALUATION = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|eval|evaluation|test|dev)(?:[^a-z]|$)")
-
-
-def has_evaluation_loss(scalars: Mapping[str, float]) -> bool:
-    """Return whether the step has an evaluation loss.
+def has_evaluation(scalars: Mapping[str, float]) -> bool:
+    """Return whether the step has a loss or another number of an evaluation.
 
     Without one, calls without gradients may be anything: a teacher, a target, a sample.
     """
-    return any(name.startswith(OWN) and EVALUATION.search(name.removeprefix(OWN).lower()) for name in scalars)
+    return any(name.startswith(OWN) and is_evaluation_number(name.removeprefix(OWN)) for name in scalars)
 
 
 RULES: tuple[type[Rule], ...] = (EvalModeTraining, TrainModeEvaluating, LearningRateZero, LearningRateHigh)

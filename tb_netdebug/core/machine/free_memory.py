@@ -14,13 +14,30 @@ V2 = ("memory.max", "memory.current", "inactive_file")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
+# Copies of the weights (for updates) may take this share of the memory that is free when watching begins, …
+COPIES_SHARE = 0.1
+# … or so many bytes where that is unknown.
+COPIES_BYTES = 256 << 20
+
+
 def free_bytes() -> int:
     """Return the number of bytes still free, or 0 where the system does not report it, as without /proc."""
+    return known_free_bytes() or 0
+
+
+def known_free_bytes() -> int | None:
+    """Return the number of bytes still free, or None where the system does not report it."""
     try:
         free = int(psutil.virtual_memory().available)
     except (OSError, psutil.Error):
-        return 0
+        return None
     return min([free, *left_in_groups(SYSTEM)])
+
+
+def copies_limit() -> int:
+    """Return how many bytes the copies of weights may take."""
+    free = known_free_bytes()
+    return COPIES_BYTES if free is None else int(free * COPIES_SHARE)
 
 
 def own_bytes() -> int:

@@ -24,6 +24,8 @@ SMOOTHING = 0.1
 # they cost less than 1 / COSTS_APART of the time.
 READINGS_APART_SECS = 0.05
 COSTS_APART = 1000.0
+# Failures in a row, such as those of a process that is short of file descriptors for a moment.
+MOST_FAILURES = 8
 
 
 class Turns(NamedTuple):
@@ -36,10 +38,11 @@ class Turns(NamedTuple):
 class ProcessorWait:
     """The wait for a processor, asked for at the end of each step on the training thread."""
 
-    __slots__ = ("_apart_secs", "_is_counted", "_read_at", "_turns", "_usual_secs")
+    __slots__ = ("_apart_secs", "_failures", "_is_counted", "_read_at", "_turns", "_usual_secs")
 
     def __init__(self) -> None:
         self._is_counted = True
+        self._failures = 0
         self._read_at = float("-inf")
         self._apart_secs = READINGS_APART_SECS
         self._turns: dict[str, Turns] = {}
@@ -72,7 +75,7 @@ class ProcessorWait:
         self._usual_secs += (min(secs, bound) - self._usual_secs) * SMOOTHING
 
     def _read(self) -> dict[str, Turns]:
-        """Read the turns of each thread; return an empty dictionary where the system does not count them.
+        """Read the turns of each thread; return an empty dictionary where they cannot be read.
 
         NetDebug's own threads are included, because they may hold the GIL.
         """
@@ -80,9 +83,13 @@ class ProcessorWait:
         try:
             with os.scandir(THREADS) as threads:
                 found = {each.name: turns for each in threads if (turns := turns_of(each.path)) is not None}
-        except (OSError, ValueError, IndexError):
+            self._failures, self._is_counted = 0, bool(found)
+        except (FileNotFoundError, ValueError, IndexError):  # this system does not count them
+            found, self._is_counted = {}, False
+        except OSError:
             found = {}
-        self._is_counted = bool(found)
+            self._failures += 1
+            self._is_counted = self._failures < MOST_FAILURES
         self._apart_secs = max(READINGS_APART_SECS, COSTS_APART * (perf_counter() - began))
         return found
 

@@ -32,9 +32,13 @@ def _declare(name: str, unit: str, meaning: str) -> str:
 
 LOSS: Final = _declare("loss", "", "the loss of the batch, as the training has it")
 BATCH_SIZE: Final = _declare("batch_size", "examples", "the first dimension of what the models were given")
-GRADIENT_NORM: Final = _declare("gradient_norm", "", "the norm of all gradients, before they are clipped")
+GRADIENT_NORM: Final = _declare(
+    "gradient_norm", "", "the norm of all finite gradients, before they are clipped; 0 if none is finite"
+)
 NONFINITE_GRADIENTS: Final = _declare(
-    "nonfinite_gradients", "values", "how many values of the gradients are NaN or infinite"
+    "nonfinite_gradients",
+    "values",
+    "NaN and infinite values of gradients; on accelerators, tensors that hold any",
 )
 RANKS_GRADIENT_NORM: Final = _declare(
     "ranks/gradient_norm", "", "the norm over the parts of all processes, where each has only a part"

@@ -29,7 +29,7 @@ class Inspection:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._sources = Sources()
-        self.followed: frozenset[str] = frozenset()
+        self._asked: dict[str, None] = {}  # the names of `followed`, the newest last
 
     @property
     def verbs(self) -> Mapping[str, Callable[..., Any]]:
@@ -93,9 +93,18 @@ class Inspection:
 
     def _follow(self, name: str) -> None:
         """Keep the tensor's values, so that from the next batch on there is one before it."""
-        if name not in self.followed:
-            self.followed = frozenset([*sorted(self.followed)[-MOST_FOLLOWED + 1 :], name])
+        is_new = name not in self._asked
+        self._asked.pop(name, None)
+        self._asked[name] = None
+        if is_new:
+            while len(self._asked) > MOST_FOLLOWED:
+                del self._asked[next(iter(self._asked))]  # the one that was asked for longest ago
             self._session.adjust()
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """The tensors whose values are kept from batch to batch."""
+        return frozenset(self._asked)
 
 
 def outermost(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:

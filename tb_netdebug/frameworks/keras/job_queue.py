@@ -6,6 +6,7 @@ runs. Their numbers arrive a step or two late and are added to the record of the
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -18,6 +19,8 @@ from tb_netdebug.recording.guard import Guard
 # Queued steps keep their tensors in memory; beyond these limits the training thread waits.
 MOST_JOBS = 4
 MOST_BYTES = 256 << 20
+# Who waits looks this often whether the thread still lives.
+ALIVE_SECS = 1.0
 
 
 @dataclass(slots=True)
@@ -48,19 +51,19 @@ class JobQueue:
         self._thread: threading.Thread | None = None
         self._bytes = 0
         self._is_closing = False
+        self._pid = os.getpid()
         self.cost_secs = 0.0
 
     def put(self, step: int, work: Callable[[], Finished | None], *, size: int = 0) -> None:
         """Queue a job; wait only while more than MOST_JOBS jobs or MOST_BYTES bytes are queued."""
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._work, name="netdebug-desk", daemon=True)
-            self._thread.start()
+        self._start()
         with self._changed:
             self._jobs.append(Job(step, work, size))
             self._bytes += size
             self._changed.notify_all()
             while len(self._jobs) > MOST_JOBS or self._bytes > MOST_BYTES:
-                self._changed.wait()
+                self._changed.wait(ALIVE_SECS)
+                self._start()
 
     def finished(self) -> list[Finished]:
         return [self._finished.popleft() for _ in range(len(self._finished))]
@@ -74,19 +77,28 @@ class JobQueue:
             return None
 
     def wait(self) -> None:
-        """Wait until all jobs are finished."""
+        """Wait until all jobs are finished; a forked child waits for none of its parent's."""
         with self._changed:
-            while self._jobs and self._thread is not None and self._thread.is_alive():
-                self._changed.wait(1.0)
+            while self._jobs and self._pid == os.getpid():
+                self._start()
+                self._changed.wait(ALIVE_SECS)
 
     def close(self) -> None:
         """Finish all queued jobs and stop the thread. Harmless when called again."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
+        while self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            if self._jobs and self._pid == os.getpid():  # a job has ended the thread
+                self._start()
+
+    def _start(self) -> None:
+        """Start the thread if there is none, as after a job that ended it."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._work, name="netdebug-desk", daemon=True)
+            self._thread.start()
 
     def _work(self) -> None:
         while True:
@@ -96,20 +108,23 @@ class JobQueue:
                 if not self._jobs:
                     return
                 job = self._jobs[0]  # it stays in the queue until it is done: see `oldest`
-            self._do(job)
-            with self._changed:
-                self._jobs.popleft()
-                self._bytes -= job.size
-                self._changed.notify_all()
+            try:
+                self._do(job)
+            finally:  # also when it ends the thread: the next one must not do it again
+                with self._changed:
+                    self._jobs.popleft()
+                    self._bytes -= job.size
+                    self._changed.notify_all()
             del job  # releases the tensors
 
     def _do(self, job: Job) -> None:
         began = time.thread_time()
+        found: Finished | None = Finished(job.step)
         try:
             found = job.work()
         except Exception as error:
             self._guard.fault("reading the tensors of a step", error)
-            found = Finished(job.step)
-        if found is not None:
-            self._finished.append(found)
-        self.cost_secs += time.thread_time() - began
+        finally:
+            if found is not None:
+                self._finished.append(found)
+            self.cost_secs += time.thread_time() - began

@@ -60,6 +60,10 @@ class KerasLayer:
         self.is_watched = is_watched
         self._series: dict[str, Series] = {}
 
+    def is_inside(self, layer: Any) -> bool:
+        """Return whether it is this layer or lies in it; a layer may even contain itself."""
+        return self.layer is layer or (self.parent is not None and self.parent.is_inside(layer))
+
     def series_of(self, place: str) -> Series:
         known = self._series.get(place)
         if known is None:
@@ -126,7 +130,7 @@ class Network:
     def _below(self, above: KerasLayer, prefix: str, names: set[str]) -> Iterator[KerasLayer]:
         yield above
         for child in getattr(above.layer, "_layers", None) or []:
-            if not isinstance(child, keras.layers.Layer):
+            if not isinstance(child, keras.layers.Layer) or above.is_inside(child):
                 continue
             full = unused(f"{prefix}.{child.name}" if prefix else child.name, names)
             names.add(full)

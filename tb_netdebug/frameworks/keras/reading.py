@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tb_netdebug.core.machine.free_memory import free_bytes
+from tb_netdebug.core.machine.free_memory import copies_limit
 from tb_netdebug.core.records.step import Fact, Sample
 from tb_netdebug.frameworks.keras.coverage import is_trainable
 from tb_netdebug.frameworks.keras.job_queue import JobQueue
@@ -20,9 +20,6 @@ from tb_netdebug.frameworks.keras.weights import Held, KerasWeights
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.settings import Settings
-
-# Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
-COPIES_SHARE = 0.1
 
 
 class SampleReader:
@@ -154,7 +151,7 @@ class SampleReader:
             self._refuse,
             weights=self._settings.weights,
             updates=self._settings.updates,
-            most_bytes=int(free_bytes() * COPIES_SHARE),
+            most_bytes=copies_limit(),
             threads=self.threads,
         )
 

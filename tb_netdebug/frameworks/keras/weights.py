@@ -94,7 +94,8 @@ class KerasWeights:
         if self._bytes + array.nbytes > self._most_bytes:
             self._refuse(
                 f"the update of {each.name}",
-                f"copies of the weights would take more than {self._most_bytes >> 20} MiB, a tenth of memory",
+                f"copies of the weights would take more than {self._most_bytes >> 20} MiB, their share of "
+                "the memory that was free",
             )
             return None
         self._bytes += array.nbytes

@@ -13,6 +13,7 @@ from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim import Optimizer
 
+from tb_netdebug.core.machine.free_memory import copies_limit
 from tb_netdebug.core.records.scalar_names import LOSS, NONFINITE_GRADIENTS, name_of_own
 from tb_netdebug.core.records.step import Kind, Sample, Series, Units
 from tb_netdebug.core.stats import kernel
@@ -24,7 +25,7 @@ from tb_netdebug.frameworks.torch.graph import GraphTracer
 from tb_netdebug.frameworks.torch.host_arrays import values_over
 from tb_netdebug.frameworks.torch.interception import OVERRIDING, unintercepted
 from tb_netdebug.frameworks.torch.memory import torch_allocator
-from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks, copies_limit
+from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks
 from tb_netdebug.frameworks.torch.parameters import WRAPPERS, Parameters, WatchedParameter, clean
 from tb_netdebug.frameworks.torch.phases import PhaseHooks
 from tb_netdebug.frameworks.torch.probe import ProbeContext

@@ -67,11 +67,12 @@ class DeviceArrivals:
         return [self._take(step) for step in complete]
 
     def _take(self, step: int) -> tuple[int, dict[str, float], list[Sample]]:
+        norms = self._norms.pop(step, {})
+        if norms:
+            norms.update((key[1], sums) for key, sums in self._reader.whole_squares.items() if key[0] == step)
         # Steps are completed in order, so entries of older ones are no longer needed either.
-        for counts in (self._reader.unit_counts, self._reader.host_squares):
-            for key in [key for key in counts if key[0] <= step]:
-                del counts[key]
-        scalars = {**self._scalars.pop(step, {}), **norm_of(self._norms.pop(step, {}))}
+        self._reader.forget(step)
+        scalars = {**self._scalars.pop(step, {}), **norm_of(norms)}
         return step, scalars, list(self._samples.pop(step, {}).values())
 
     def _add_scalar(self, key: Key, value: float) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from tb_netdebug.core.machine.free_memory import free_bytes
 from tb_netdebug.core.records.scalar_names import (
     GRADIENT_NORM,
     NONFINITE_GRADIENTS,
@@ -31,8 +30,6 @@ from tb_netdebug.recording.clock import now
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
-# Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
-COPIES_SHARE = 0.1
 # The one gradient to glance at is the smallest of this many, and has at most this many values: reading it
 # takes about a microsecond.
 MOST_GLANCED_AT = 4
@@ -139,6 +136,10 @@ class OptimizerHooks:
         if sums and len(sums) == len(self._squares):
             self._collector.scalars[GRADIENT_NORM] = sum(total for total, _ in sums) ** 0.5
             self._collector.scalars[NONFINITE_GRADIENTS] = float(sum(others for _, others in sums))
+        else:
+            for key, squares in self._squares.items():
+                if squares is not None:
+                    self._reader.put_beside(squares, key)
         self._squares.clear()
         self.stepped = False
 
@@ -312,8 +313,3 @@ def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
     if args and args[0] is optimizer:
         args = args[1:]
     return bool(args and args[0] is not None) or kwargs.get("closure") is not None
-
-
-def copies_limit() -> int:
-    """Return how many bytes the copies of weights may take."""
-    return int(free_bytes() * COPIES_SHARE)

@@ -81,10 +81,6 @@ class Parameters:
             if id(tensor) in known
         ]
 
-    def look_again(self) -> None:
-        """Collect the parameters anew at the next use."""
-        self.is_stale = True
-
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()

@@ -58,6 +58,8 @@ class TensorReader:
         # What is needed to finish results that are on their way, by (step, what was measured).
         self.unit_counts: dict[tuple[int, object], int] = {}
         self.host_squares: dict[tuple[int, object], tuple[float, int]] = {}
+        # Of optimizers whose gradients are all on the host, for the norm of a step that has others.
+        self.whole_squares: dict[tuple[int, tuple[int, int]], tuple[float, int]] = {}
         self._layouts: dict[int, Layout] = {}  # by id of the series
         self._looks = 0
 
@@ -145,6 +147,18 @@ class TensorReader:
         for refusal in self.device.sum_squares(elsewhere, place):
             self._refuse("a gradient", f"it {refusal.reason}")
         return None
+
+    def put_beside(self, squares: tuple[float, int], key: int) -> None:
+        """Keep squares that are known for the norm of a step whose other part is still on a device."""
+        self._looks += 1
+        self.whole_squares[self._collector.step, (key, self._looks)] = squares
+
+    def forget(self, step: int) -> None:
+        """Drop what is needed for results of this step and of those before it."""
+        kept: dict[tuple[int, object], object]
+        for kept in (self.unit_counts, self.host_squares, self.whole_squares):  # type: ignore[assignment]
+            for key in [key for key in kept if key[0] <= step]:
+                del kept[key]
 
     def is_bad_on_host(self, tensor: torch.Tensor) -> bool:
         """Return whether host memory holds a non-finite value; what takes longer to read counts as finite."""

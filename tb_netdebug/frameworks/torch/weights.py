@@ -163,7 +163,8 @@ class Weights:
         if self._bytes + tensor.nbytes > self._most_bytes:
             self._refuse(
                 f"the update of {each.name}",
-                f"copies of the weights would take more than {self._most_bytes >> 20} MiB, a tenth of memory",
+                f"copies of the weights would take more than {self._most_bytes >> 20} MiB, their share of "
+                "the memory that was free",
             )
             return None
         # Only a tensor that the kernel reads in place has an address that holds for later steps.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -212,3 +213,15 @@ def test_only_folders_of_stores_are_spools(tmp_path: Path, monkeypatch: pytest.M
     assert ("gs://bucket/a", "gs://bucket/a/run/x") == (spool.url, spool.target(folder / "run/x"))
     assert "gs://bucket/a" == shown(folder)
     assert 0o700 == folder.stat().st_mode & 0o777
+
+
+def test_a_system_without_numbers_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder in the temporary one needs no number there."""
+    cache = tmp_path / "cache"
+    cache.write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delattr(os, "getuid")
+    folder = local_folder("gs://bucket/a")
+    assert tmp_path / "netdebug/stores" == folder.parent
+    assert "gs://bucket/a" == shown(folder)

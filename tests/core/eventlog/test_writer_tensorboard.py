@@ -70,6 +70,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     picture = np.zeros((2, 3, 3), np.uint8)
     picture[:, :, 0] = 255
     writer.image("attention", picture, step=4, wall_time=math.nan)
+    writer.image("epoch", picture, step=4, wall_time=0.0)
     writer.image("attention", picture, step=4)
     writer.run_info(b"the run")
     writer.close()
@@ -181,6 +182,8 @@ def test_a_constant_tensor_has_one_bucket(board: TensorBoard) -> None:
 
 def test_pictures_are_png_files(board: TensorBoard) -> None:
     """One for a step, with its size."""
+    (epoch,) = board.json("plugin/images/images", run="run1", tag="epoch", sample=0)
+    assert 0.0 == epoch["wall_time"]
     (image,) = board.json("plugin/images/images", run="run1", tag="attention", sample=0)
     content = board.get(f"plugin/images/individualImage?{image['query']}&")
     assert (4, b"\x89PNG", (3, 2)) == (image["step"], content[:4], struct.unpack_from(">II", content, 16))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -141,6 +142,26 @@ def test_threads_that_had_little_to_do() -> None:
 def test_a_thread_that_is_new() -> None:
     """All of its time lies within the step."""
     assert pytest.approx(0.5) == processor_wait.held_up({}, {"1": Turns(0.5, 0.5)}, secs=1.0)
+
+
+def test_a_reading_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may be short of descriptors for a moment; one that always fails is given up."""
+    threads, wait = tmp_path / "task", processor_wait.ProcessorWait()
+    monkeypatch.setattr(processor_wait, "THREADS", threads)
+    threads.write_text("")  # no folder: an OSError
+    assert [None, None] == [wait.of_step(0.2, ended=float(at)) for at in (1, 2)]
+    threads.unlink()
+    counts = threads / "1" / processor_wait.COUNTS
+    counts.parent.mkdir(parents=True)
+    waited = []
+    for at in range(3, 6):
+        counts.write_text(f"{at * 10_000_000} {at * 190_000_000} 1\n")
+        waited.append(wait.of_step(0.2, ended=float(at)))
+    assert [None, pytest.approx(0.19), pytest.approx(0.19)] == waited
+    shutil.rmtree(threads)
+    threads.write_text("")
+    assert [None] * 9 == [wait.of_step(0.2, ended=float(at)) for at in range(10, 19)]
+    assert not wait._is_counted
 
 
 def test_a_system_that_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from tb_netdebug.core.machine import free_memory
-from tb_netdebug.core.machine.free_memory import free_bytes, left_in_groups
+from tb_netdebug.core.machine.free_memory import copies_limit, free_bytes, left_in_groups
 
 V2 = {"memory.max": "3000000", "memory.current": "1000000", "memory.stat": "anon 5\ninactive_file 200\n"}
 V1 = {
@@ -58,6 +59,19 @@ def test_more_is_used_than_there_may_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["", "nonsense", "0::", "4:memory", "0::/../../etc", "4:memory:/x:y\n"])
 def test_what_makes_no_sense(tmp_path: Path, line: str) -> None:
     assert [] == left_in_groups(laid_out(tmp_path, line, {}))
+
+
+def test_copies_have_room_where_the_free_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none where it is known that nothing is left."""
+
+    def unreadable() -> Any:
+        raise OSError("no /proc")
+
+    monkeypatch.setattr(psutil, "virtual_memory", unreadable)
+    assert (0, free_memory.COPIES_BYTES) == (free_bytes(), copies_limit())
+    monkeypatch.undo()
+    monkeypatch.setattr(free_memory, "left_in_groups", lambda _: [0])
+    assert 0 == copies_limit()
 
 
 def test_the_narrower_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

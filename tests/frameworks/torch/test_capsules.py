@@ -283,6 +283,15 @@ def test_what_does_not_fit_is_left_out(logdir: Path) -> None:
     } == found
 
 
+def test_a_module_that_contains_itself(logdir: Path) -> None:
+    """Its tensors are written once, as torch's `named_parameters` names them."""
+    model = nn.Sequential(nn.Linear(2, 2))
+    model[0].above = model
+    path = CapsuleWriter(logdir).write(0, "test", calls=[], models={"": model}, optimizers=[], about={})
+    assert isinstance(path, Path)
+    assert {"0.weight", "0.bias"} == torch.load(path, weights_only=True)["models"][""].keys()
+
+
 def test_a_full_disk(logdir: Path) -> None:
     """So much room as is asked for is never there: everything big is left out."""
     writer = CapsuleWriter(logdir, room_bytes=1 << 62)

@@ -92,6 +92,33 @@ def test_the_device_says_what_the_kernel_says(kind: str, every: int, logdir: Pat
     assert_equal_records(*both(logdir, make, every=every))
 
 
+def test_one_optimizer_on_a_device_and_one_on_the_host(logdir: Path) -> None:
+    """The norm is that of all gradients, wherever they are."""
+
+    def make() -> tuple[Any, Any, Any]:
+        models = [mlp(), mlp()]
+        optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in models]
+
+        def train(monitor: nd.Monitor) -> None:
+            reader = monitor._adapter._reader  # type: ignore[attr-defined]
+            kinds = reader.host_kinds
+            for _ in range(4):
+                batch = torch.randn(8, models[0][0].in_features)
+                for place, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
+                    optimizer.zero_grad()
+                    model(batch).square().mean().backward()
+                    reader.host_kinds = {"cpu"} if place == 0 else kinds
+                    optimizer.step()
+                reader.host_kinds = kinds
+                monitor.step()
+
+        return {"a": models[0], "b": models[1]}, optimizers, train
+
+    host, device = both(logdir, make)
+    assert [*range(4)] == sorted(host.scalars["gradient_norm"])
+    assert host.scalars["gradient_norm"] == pytest.approx(device.scalars["gradient_norm"], rel=RELATIVE)
+
+
 def test_shared_layers_and_repeated_looks(logdir: Path) -> None:
     """A layer called twice, and an optimizer that steps twice in a step: merged and counted alike."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,6 +174,19 @@ def test_a_process_that_ends_early(start: Start) -> None:
     assert "another process has ended its recording" == ranks[1].exchange.complaint
     ((step, _, (sample,)),) = ranks[0].exchange.take()
     assert (10, part(0, 10)) == (step, sample.summary)
+
+
+def test_an_error_without_a_text_is_named() -> None:
+    """torch raises some of those; the thread still ends as it should."""
+
+    class Silent:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError
+
+    alone = Exchange(Silent(), "silent", 0, 2, Agreement())
+    alone.start()
+    alone._thread.join(30)
+    assert "the processes cannot talk to each other (RuntimeError)" == alone.complaint
 
 
 def test_a_process_that_dies(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

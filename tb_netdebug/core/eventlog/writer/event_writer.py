@@ -106,7 +106,8 @@ class EventWriter:
         if self._is_open():
             # A copy, because the caller may reuse the array before the writer's thread encodes it.
             pixels = png.pixels(array).copy()
-            self._put_extra(Extra(Picture(name, step, wall_time or time.time(), pixels), pixels.nbytes))
+            taken_at = time.time() if wall_time is None else wall_time
+            self._put_extra(Extra(Picture(name, step, taken_at, pixels), pixels.nbytes))
 
     def graph(self, data: bytes) -> None:
         """Write the encoded graph of the model, repeated at the start of later files of this run."""

@@ -59,7 +59,9 @@ def local_folder(logdir: str | Path, environment: Mapping[str, str] = os.environ
 
 def made(cache: Path, name: str) -> Path:
     """Make a spool folder that only this user can read, in the cache or else in the temporary folder."""
-    places = (cache / "netdebug/stores", Path(tempfile.gettempdir(), f"netdebug-{os.getuid()}", "stores"))
+    # Windows knows no number of the user; its temporary folder belongs to the user anyway.
+    own = f"netdebug-{os.getuid()}" if hasattr(os, "getuid") else "netdebug"
+    places = (cache / "netdebug/stores", Path(tempfile.gettempdir(), own, "stores"))
     problem: OSError | None = None
     for place in places:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tb_netdebug.core.machine.free_memory import free_bytes
+from tb_netdebug.core.machine.free_memory import copies_limit
 from tb_netdebug.core.records.scalar_names import (
     BATCH_SIZE,
     EVALUATIONS,
@@ -38,9 +38,6 @@ from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.refusals import Refusals
 from tb_netdebug.recording.settings import Settings
-
-# Copies of the weights (for updates) may take this share of the memory that is free when watching begins.
-COPIES_SHARE = 0.1
 
 Late = list[tuple[int, dict[str, float], list[Sample]]]
 # A tap in place of TensorFlow's, and what its step has shown: "inputs", "targets", "given", "values",
@@ -258,7 +255,7 @@ class BackendAdapter(ABC):
             self._refusals.refuse,
             weights=self._settings.weights,
             updates=self._settings.updates,
-            most_bytes=int(free_bytes() * COPIES_SHARE),
+            most_bytes=copies_limit(),
             threads=self._threads,
         )
 

@@ -177,11 +177,15 @@ def weights_of(model: nn.Module) -> dict[str, torch.Tensor]:
     }
 
 
-def modules_of(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+def modules_of(
+    module: nn.Module, prefix: str = "", around: frozenset[int] = frozenset()
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield each module under all its prefixes; one that contains itself ends there."""
     yield prefix, module
+    around |= {id(module)}
     for name, child in module._modules.items():
-        if child is not None:
-            yield from modules_of(child, f"{prefix}{name}.")
+        if child is not None and id(child) not in around:
+            yield from modules_of(child, f"{prefix}{name}.", around)
 
 
 def extras(model: nn.Module) -> Iterator[str]:

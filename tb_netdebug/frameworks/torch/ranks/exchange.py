@@ -129,7 +129,8 @@ class Exchange:
             if not self._is_closing:
                 self.complaint = "the other processes watch a different model"
         except Exception as error:  # torch raises many kinds when others are gone or unreachable
-            self.complaint = f"the processes cannot communicate ({str(error).splitlines()[0][:200]})"
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            self.complaint = f"the processes cannot communicate ({reason[:200]})"
         finally:
             self._end()
 
