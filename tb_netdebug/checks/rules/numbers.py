@@ -128,7 +128,7 @@ class NonfiniteGradient(Rule):
         self._origin = origin
         left_out = left_out_gradients(history)
         if left_out is not None:
-            yield left_out
+            yield replace(left_out, refreshes=True)
         for record in history.recent:
             count = record.scalars.get(NONFINITE_GRADIENTS, 0.0)
             if count > 0 and not (is_skipped(record) or record.scalars.get(GRADIENTS_LEFT_OUT)):
