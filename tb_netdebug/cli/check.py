@@ -80,8 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def why_not(error: OSError | ValueError, logdir: str) -> str:
     """Return why nothing can be judged, as a sentence."""
-    is_system = isinstance(error, OSError)
-    return f"{error.filename or logdir}: {error.strerror or error}" if is_system else str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename or logdir}: {error.strerror or error}"
+    return str(error)
 
 
 def print_object(told: dict[str, Any]) -> None:
