@@ -185,13 +185,15 @@ class Engine:
         known.last_step = max(known.last_step, step)
         if len(known.where) < MOST_PLACES and not set(sign.where).issubset(known.where):
             known.where = in_order((*known.where, *sign.where))[:MOST_PLACES]
-        if sign.severity > known.severity or (sign.knows_more and sign.severity is known.severity):
-            known.severity = sign.severity
+        is_news = sign.severity > known.severity or (sign.knows_more and sign.severity is known.severity)
+        if is_news:
             if sign.knows_more and sign.since is not None:
                 known.first_step = min(known.first_step, sign.since)
+            self._news[slug] = known
+        if is_news or (sign.refreshes and sign.severity is known.severity):
+            known.severity = sign.severity
             known.message, known.advice = self._worded(sign.message), self._worded(sign.advice)
             known.evidence, known.sureness = dict(sign.evidence), sign.sureness
-            self._news[slug] = known
 
     def _end(self, known: Finding | None, sign: Sign) -> None:
         """Turn a finding into a note, until its rule reports it again as a warning or an error."""

@@ -44,7 +44,8 @@ class Sign:
     `where` holds names of layers, tensors or scalars; the engine puts them into the order of execution.
     `since` is the step at which it began, if the rule had to wait to be sure. `sureness` is how often the
     rule is right when it reports this, from 0 to 1. A sign with `knows_more` replaces the message of the
-    finding. A sign with `is_over` takes the finding back: it no longer holds and becomes a note.
+    finding. One that `refreshes` does so as well, but is no news. A sign with `is_over` takes the finding
+    back: it no longer holds and becomes a note.
     """
 
     severity: Severity
@@ -56,6 +57,7 @@ class Sign:
     sureness: float = 0.9
     knows_more: bool = False
     is_over: bool = False
+    refreshes: bool = False
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -29,7 +30,7 @@ from tb_netdebug.checks.wording.words import WIDTH, indented, paragraph, printab
 from tb_netdebug.cli.check_wishes import add_check_options, wishes
 from tb_netdebug.cli.mistakes import UserMistake
 from tb_netdebug.core.records.visible import json_text
-from tb_netdebug.judging.logdir import CheckError, NoRunsError, judged
+from tb_netdebug.judging.logdir import judged
 from tb_netdebug.judging.report import FAIL_ON, Report, RunReport
 
 STYLES = {"sick": "bold red", "suspect": "yellow", "healthy": "green", "unknown": "magenta"}
@@ -67,26 +68,29 @@ def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.logdir)
     try:
         report = judged(path, wishes(arguments), tell=tell)
-    except NoRunsError as error:
-        if arguments.json:
-            # --json prints an object even when there is no run.
-            print_object(Report(str(path), []))
-        raise UserMistake(str(error)) from error
-    except (CheckError, ValueError) as error:
-        raise UserMistake(str(error)) from error
-    except OSError as error:
-        raise UserMistake(f"{error.filename or arguments.logdir}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        sentence = why_not(error, arguments.logdir)
+        if arguments.json:  # prints an object even when nothing can be judged
+            print_object({**Report(str(path), []).as_dict(), "error": sentence})
+        raise UserMistake(sentence) from error
     finally:
         tell("")
     if arguments.json:
-        print_object(report)
+        print_object(report.as_dict())
     else:
         show(report, Console(highlight=False, soft_wrap=False), everything=arguments.all)
     return report.exit_code(arguments.fail_on)
 
 
-def print_object(report: Report) -> None:
-    print(json_text(report.as_dict(), indent=2))
+def why_not(error: OSError | ValueError, logdir: str) -> str:
+    """Return why nothing can be judged, as a sentence."""
+    if isinstance(error, OSError):
+        return f"{error.filename or logdir}: {error.strerror or error}"
+    return str(error)
+
+
+def print_object(told: dict[str, Any]) -> None:
+    print(json_text(told, indent=2))
 
 
 def tell(run: str) -> None:

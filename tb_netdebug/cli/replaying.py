@@ -66,11 +66,13 @@ def replay(
             sys.stderr.write(f"netdebug: {harmless(said)}\n")
         return with_loss(loss_place, Definitions(stopped), partial(use, chosen_models))
 
+    is_idle = True
     try:
         content = loaded(capsule)
         say(contents(capsule, content))
         loss_place = GivenOption.of("--loss", loss) if loss else None
         if model:
+            is_idle = False
             definitions = Definitions()
             return with_model(
                 GivenOption.of("--model", model),
@@ -81,10 +83,13 @@ def replay(
             say(HINT)
             return 0
         check_script(script[0], is_module=is_module)
+        is_idle = False
         return run_to_step(
             Script(script[0], tuple(script[1:]), is_module=is_module), partial(refusing, use_script)
         )
     except (UserMistake, CapsuleError) as mistake:
+        if is_idle:
+            tell("idle", None)
         return refuse(mistake)
 
 

@@ -21,10 +21,6 @@ class CheckError(ValueError):
     """A logdir that cannot be judged; the sentence says why, and what to do."""
 
 
-class NoRunsError(CheckError):
-    """A folder without a run in it."""
-
-
 def check(logdir: Path | str, *, checks: Mapping[str, Any] | None = None) -> Report:
     """Judge all runs below a folder anew, whatever was reported while they trained.
 
@@ -46,7 +42,7 @@ def judged(path: Path, checks: Mapping[str, Any], *, tell: Callable[[str], None]
     if places.complaints:
         raise CheckError(places.complaints[0])
     if not places.runs:
-        raise NoRunsError(
+        raise CheckError(
             f"{path} holds no run: there is no event file in it or below. Give the folder that the training "
             "wrote to, or record one first with `netdebug run SCRIPT`."
         )

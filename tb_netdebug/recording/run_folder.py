@@ -137,6 +137,14 @@ def told_of_suffix(place: RunPlace, run: str | None, how_to_resume: str) -> str:
     )
 
 
+def told_of_resuming(place: RunPlace) -> str:
+    """Return a sentence about the step at which a run that is resumed continues."""
+    name = place.folder.name
+    if place.first_step:
+        return f"the run {name!r} continues at step {place.first_step}."
+    return f"the run {name!r} has no step yet to continue from: it begins at step 0."
+
+
 def unused(folder: Path, name: str) -> Path:
     """Create and return a folder that is ours alone, even if two runs begin in the same second."""
     for number in itertools.count(1):

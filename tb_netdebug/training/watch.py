@@ -14,7 +14,7 @@ from tb_netdebug.recording.adapter import Adapter, MakeAdapter
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.remote import remote_of, say
-from tb_netdebug.recording.run_folder import rank, run_place, told_of_suffix
+from tb_netdebug.recording.run_folder import rank, run_place, told_of_resuming, told_of_suffix
 from tb_netdebug.recording.settings import Settings
 from tb_netdebug.training.monitor import Monitor
 
@@ -118,7 +118,7 @@ def watch(
     make_adapter = adapter_for(model, optimizer)
     place = run_place(settings.folder, run, os.environ, resume=resume)
     number = rank(os.environ)
-    told = told_of_suffix(place, run, "resume=True")
+    told = told_of_resuming(place) if resume else told_of_suffix(place, run, "resume=True")
     if told and number == 0:
         say(told)
     make_adapter = beginning_with(place.first_step, make_adapter)

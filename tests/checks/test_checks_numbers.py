@@ -69,6 +69,17 @@ def test_batches_that_the_program_leaves_out() -> None:
         assert (severity, 5) == (finding.severity, finding.first_step)
 
 
+def test_the_share_of_batches_left_out_is_that_of_the_newest() -> None:
+    """Not that of the moment in which it became a warning."""
+    records = steps(60)
+    for each in records[40:]:
+        each.scalars["probe/gradients_left_out"] = 1.0
+    finding = found(records)["nonfinite-gradient"]
+    assert (Severity.WARNING, 40, 59) == (finding.severity, finding.first_step, finding.last_step)
+    assert "left out 50 %" in finding.message
+    assert 0.5 == finding.evidence["share of batches left out"].value
+
+
 def test_a_logged_loss_counts_when_no_other_is_given() -> None:
     records = [
         record(step, {"scalar/d_loss": 1.0, "scalar/g_loss": NAN if step else 2.0}) for step in range(3)
@@ -245,6 +256,10 @@ def scaled(skipped: Iterable[bool], scale: float = 2.0) -> list[StepRecord]:
 def test_the_scale_of_the_loss(skipped: list[bool], scale: float, severity: Severity | None) -> None:
     finding = found(scaled(skipped, scale)).get("loss-scale-overflow")
     assert severity == (finding.severity if finding else None)
+
+
+def test_the_steps_that_the_scaler_skipped_are_counted_to_the_newest() -> None:
+    assert "the last 40 steps in a row" in found(scaled([True] * 40))["loss-scale-overflow"].message
 
 
 def test_the_scale_has_thresholds() -> None:

@@ -193,10 +193,25 @@ def test_mistakes_are_said_in_a_sentence(
     assert "Traceback" not in err
 
 
-def test_the_object_of_a_folder_without_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = checked(capsys, str(tmp_path), "--json")
-    assert (2, {"schema": 1, "logdir": str(tmp_path), "runs": []}) == (code, json.loads(out))
-    assert f"netdebug: {tmp_path} holds no run" in err
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("", "{} holds no run"),
+        ("nowhere", "there is no folder {}"),
+        ("file", "{} is a file"),
+    ],
+)
+def test_the_object_of_what_cannot_be_judged(
+    place: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    path = str(tmp_path / place)
+    code, out, err = checked(capsys, path, "--json")
+    told = json.loads(out)
+    sentence = told.pop("error")
+    assert (2, {"schema": 1, "logdir": path, "runs": []}) == (code, told)
+    assert sentence.startswith(said.format(path))
+    assert f"netdebug: {sentence}\n" == err
 
 
 def test_every_check_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

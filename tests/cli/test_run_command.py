@@ -229,12 +229,16 @@ def test_a_package_with_a_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "steps"), [("", 1, 4), ("backward", 1, 4), ("interrupt", -2, 4), ("os-exit", 9, 3)]
+    ("how", "code", "steps"),
+    [("", 1, 4), ("forward", 1, 3), ("backward", 1, 4), ("interrupt", -2, 4), ("os-exit", 9, 3)],
 )
 def test_a_training_that_fails_is_recorded_to_its_end(
     how: str, code: int, steps: int, tmp_path: Path
 ) -> None:
-    """All steps are in the log, the failed one too (not after os._exit), and the traceback is its own."""
+    """All steps are in the log, the failed one too (not after os._exit), and the traceback is its own.
+
+    Of a forward pass that fails there is no step, only the capsule.
+    """
     folder = tmp_path / "logs"
     expected = python("failing.py", how)
     actual = watched("failing.py", how, options=("--logdir", str(folder), "--run", "r"))

@@ -92,12 +92,23 @@ def test_a_run_of_an_older_version_is_not_added_to(logdir: Path) -> None:
 def test_a_run_is_resumed_behind_its_last_step(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Command line and page count the same steps, each once, in a second event file."""
     trained(logdir, run="mine")
+    assert "" == capsys.readouterr().err
     assert logdir / "mine" == trained(logdir, 3, run="mine", resume=True)
+    assert "NetDebug: the run 'mine' continues at step 4.\n" == capsys.readouterr().err
     assert logdir / "mine" == trained(logdir, 2, run="mine", resume=True)
+    assert "NetDebug: the run 'mine' continues at step 7.\n" == capsys.readouterr().err
     assert list(range(9)) == Recorded(logdir / "mine").steps
     assert {"mine": 9} == steps_checked(logdir, capsys)
     assert 3 == len(Recorded(logdir / "mine").run.files)
     assert [0, 4, 7] == [each.first_step for each in sessions_in(logdir / "mine")]
+
+
+def test_a_run_without_steps_is_no_run_to_resume(logdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As with a name that is spelled wrong: nothing fails, but it is said."""
+    assert logdir / "mime" == trained(logdir, run="mime", resume=True)
+    assert "NetDebug: the run 'mime' has no step yet to continue from: it begins at step 0.\n" == (
+        capsys.readouterr().err
+    )
 
 
 def test_resume_needs_a_name_and_a_folder(logdir: Path) -> None:
@@ -120,6 +131,7 @@ def test_the_command_keeps_runs_apart_and_resumes_them(tmp_path: Path) -> None:
     )
     third = watched("train.py", folder=tmp_path, options=("--name", "mine", "--resume"))
     assert "6 steps recorded" in third.closing
+    assert "NetDebug: the run 'mine' continues at step 6.\n" in third.closing
     assert list(range(12)) == Recorded(tmp_path / "runs/mine").steps
     assert list(range(6)) == Recorded(tmp_path / "runs/mine-2").steps
     nameless = python("-m", "tb_netdebug", "run", "--resume", "train.py", folder=tmp_path)

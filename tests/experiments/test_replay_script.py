@@ -122,6 +122,16 @@ def test_a_script_without_a_word_of_ours(words: list[str], folder: Path) -> None
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["nowhere.pt", "train.py"], "there is no file nowhere.pt"), ([CAPSULE, "nowhere.py"], "nowhere.py")],
+)
+def test_nothing_is_said_of_writes_when_nothing_ran(words: list[str], said: str, folder: Path) -> None:
+    ran = netdebug(folder, ["replay", *words])
+    assert (2, 1) == (ran.returncode, len(ran.stderr.splitlines()))
+    assert said in ran.stderr
+
+
 def test_a_script_that_catches_everything(folder: Path) -> None:
     """It is left behind; the batch is run beside it, and the exit code is that of the replay."""
     before = digest(folder)

@@ -133,7 +133,7 @@ class NonfiniteGradient(Rule):
         self._origin = origin
         left_out = left_out_gradients(history)
         if left_out is not None:
-            yield left_out
+            yield replace(left_out, refreshes=True)
         for record in history.recent:
             if has_stepped_on_nonfinite(record):
                 count = record.scalars[NONFINITE_GRADIENTS]

@@ -173,6 +173,7 @@ class LossScaleOverflow(Rule):
             },
             since=since,
             sureness=0.95,
+            refreshes=True,
         )
 
 

@@ -210,6 +210,8 @@ class Keeper:
                 self._patience = float(value)
             elif kind == "child":  # a child of the script was stopped
                 self._child_was_stopped(value)
+            elif kind == "idle":  # it ended before anything of the user's ran
+                self._report.is_idle = True
             elif kind == "done":
                 self._report.is_done = True
                 self._task_status = int(value)

@@ -29,6 +29,7 @@ class RehearsalReport:
     passed_over: list[str] = field(default_factory=list)
     status: int = 1
     is_done: bool = False
+    is_idle: bool = False  # nothing of the user's has run, so there was nothing to hold
     changes: list[FileChange] = field(default_factory=list)
     read_only: list[str] = field(default_factory=list)
     connections: list[str] = field(default_factory=list)
@@ -54,6 +55,8 @@ class RehearsalReport:
 
     def sentences(self) -> Iterator[str]:
         """Yield sentences for the user: how it was held, then whatever else there is to report."""
+        if self.is_idle:
+            return
         if self.level:
             nothing = "" if self.changes else " There were none."
             yield f"Writes were confined {LEVELS.get(self.level, self.level)}.{nothing}"

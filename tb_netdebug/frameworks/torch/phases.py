@@ -101,6 +101,11 @@ class PhaseHooks:
                     self._collector.add(BATCH_SIZE, float(tensor.size(0)))
                     return
 
+    @property
+    def is_in_forward(self) -> bool:
+        """Whether a forward pass of this step has begun and not ended, as after an error in it."""
+        return self._running is not None and self._step == self._collector.step
+
 
 def entries_of(model: nn.Module) -> Iterator[nn.Module]:
     """Yield the model, or the outermost of its parts that can be called."""

@@ -95,8 +95,12 @@ class FollowedTraining:
         self._end()
 
     def interrupted(self, loss: Any) -> None:
-        """End the step in which the program has failed: it is the one worth seeing."""
-        if self._training.has_begun_a_step():
+        """End the step in which the program has failed: it is the one worth seeing.
+
+        An error in the forward pass leaves no step, only a capsule.
+        """
+        has_failed_at_once = loss is None and self._adapter is not None and self._adapter.is_in_forward
+        if self._training.has_begun_a_step() and not has_failed_at_once:
             if loss is not None:
                 self._losses[""] = loss
             self._end()

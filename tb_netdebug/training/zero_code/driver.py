@@ -267,7 +267,12 @@ class ZeroCode:
             self.logdir, name, os.environ, resume=self._settings.resume, launch=launch
         )
         if not self.trainings and name == wish:
-            told = run_folder.told_of_suffix(place, wish, "--resume")
+            is_resumed = self._settings.resume
+            told = (
+                run_folder.told_of_resuming(place)
+                if is_resumed
+                else run_folder.told_of_suffix(place, wish, "--resume")
+            )
             if told and not self.rank:
                 say(f"NetDebug: {told}")
         return place

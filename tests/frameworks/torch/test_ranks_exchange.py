@@ -186,7 +186,7 @@ def test_an_error_without_a_text_is_named() -> None:
     alone = Exchange(Silent(), "silent", 0, 2, Agreement())
     alone.start()
     alone._thread.join(30)
-    assert "the processes cannot talk to each other (RuntimeError)" == alone.complaint
+    assert "the processes cannot communicate (RuntimeError)" == alone.complaint
 
 
 def test_a_process_that_dies(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
