@@ -1,4 +1,4 @@
-"""Watch the training of an unchanged PyTorch script.
+"""Watch the training of an unchanged PyTorch or Keras script.
 
     netdebug run train.py --lr 0.1
     netdebug run --logdir logs --every 1 -m mypackage.train --epochs 3

@@ -57,9 +57,9 @@ class VitalSigns:
     ranks: int = 1
     verdict: str | None = None
     reason: str = ""
-    """Of a run whose verdict is "unknown", or that nobody has judged: why, and what to do."""
+    """Why the verdict is "unknown" or missing, and what to do."""
     found: Sequence[tuple[str, str]] = ()
-    """Of each finding that is more than a note, its severity, and rule, step and message in a sentence."""
+    """The severity, and a sentence with rule, step and message, of each finding above a note."""
 
 
 def vital_signs(run: WatchedRun) -> VitalSigns:

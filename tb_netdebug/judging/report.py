@@ -28,10 +28,10 @@ class RunReport:
     findings: list[Finding]
     not_judged: dict[str, str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
-    """What of the run could not be read, and how its program failed."""
+    """The parts of the run that could not be read, and how its program failed."""
     reason: str | None = None
     is_readable: bool = True
-    """False when nothing of it could."""
+    """False when nothing of the run could be read."""
 
     @property
     def is_judged(self) -> bool:

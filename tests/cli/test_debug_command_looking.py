@@ -88,10 +88,10 @@ def test_points(
     ("line", "sentence"),
     [
         ("watch", "required"),
-        ("watch joy . max > 1", "'joy' is no kind. There are: batch"),
-        ("watch weight . size > 1", "'size' is no statistic"),
+        ("watch joy . max > 1", "'joy' is not a kind. Choose one of: batch"),
+        ("watch weight . size > 1", "'size' is not a statistic"),
         ("watch weight . max", "> THRESHOLD"),
-        ("watch weight . max > much", "'much' is no number"),
+        ("watch weight . max > much", "'much' is not a number"),
         ("watch weight . nonfinite > 1", "takes no threshold"),
         ("watch 7 > 1", "There is no watchpoint 7"),
         ("break a b c", "invalid choice"),

@@ -66,7 +66,7 @@ def test_it_says_where_it_is(terminal: Terminal) -> None:
     assert "Paused in step 4: you asked for it" in terminal.written
 
 
-@pytest.mark.parametrize(("run", "what"), [("day", "trainings"), ("night/mlp", "processes of this run")])
+@pytest.mark.parametrize(("run", "what"), [("day", "runs"), ("night/mlp", "processes of this run")])
 def test_it_says_that_there_are_others(hub: ScriptedHub, tmp_path: Path, run: str, what: str) -> None:
     """Other runs, or other ranks of the same."""
     hub.others = [other(hub, run, 1, "k1")]

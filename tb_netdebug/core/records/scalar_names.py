@@ -30,112 +30,112 @@ def _declare(name: str, unit: str, meaning: str) -> str:
 
 # ---- the step ---------------------------------------------------------------------------------------------
 
-LOSS: Final = _declare("loss", "", "the loss of the batch, as the training has it")
-BATCH_SIZE: Final = _declare("batch_size", "examples", "the first dimension of what the models were given")
+LOSS: Final = _declare("loss", "", "the loss of the batch, as the training computes it")
+BATCH_SIZE: Final = _declare("batch_size", "examples", "the first dimension of the models' input")
 GRADIENT_NORM: Final = _declare(
-    "gradient_norm", "", "the norm of all finite gradients, before they are clipped; 0 if none is finite"
+    "gradient_norm", "", "the norm of all finite gradients, before clipping; 0 if none is finite"
 )
 NONFINITE_GRADIENTS: Final = _declare(
     "nonfinite_gradients",
     "values",
-    "NaN and infinite values of gradients; on accelerators, tensors that hold any",
+    "the number of gradient values that are NaN or infinite; on accelerators, of tensors that hold any",
 )
 RANKS_GRADIENT_NORM: Final = _declare(
-    "ranks/gradient_norm", "", "the norm over the parts of all processes, where each has only a part"
+    "ranks/gradient_norm", "", "the gradient norm over all processes, where each holds only a part"
 )
 RANKS_MERGED: Final = _declare(
-    "ranks/merged", "processes", "how many processes have put their parts of the samples together"
+    "ranks/merged", "processes", "the number of processes whose parts of the samples were merged"
 )
 RATES: Final = "lr/"
 _declare("lr/{group}", "", "the learning rate of a parameter group, numbered over all optimizers")
 OWN: Final = "scalar/"
-_declare("scalar/{name}", "", "what the program has recorded by `monitor.step` or `monitor.log`")
+_declare("scalar/{name}", "", "a value that the program recorded with `monitor.step` or `monitor.log`")
 EVALUATION_LOSS: Final = _declare("scalar/eval_loss", "", "the mean loss of an evaluation between two steps")
 
 # ---- time -------------------------------------------------------------------------------------------------
 
-TIME_STEP: Final = _declare("time/step", "s", "from the end of the step before to the end of this one")
+TIME_STEP: Final = _declare("time/step", "s", "from the end of the previous step to the end of this one")
 TIME_DATA: Final = _declare("time/data", "s", "before the forward pass: the wait for the next batch")
 TIME_FORWARD: Final = _declare("time/forward", "s", "the forward pass and the loss")
 TIME_BACKWARD: Final = _declare("time/backward", "s", "between the forward pass and the optimizer")
 TIME_OPTIMIZER: Final = _declare("time/optimizer", "s", "from the optimizer's step to the end of the step")
-WAITED: Final = _declare("probe/waited", "s", "how long threads of the step were ready and had no processor")
-PAUSED: Final = _declare("probe/paused", "s", "how long the debugger held the training")
+WAITED: Final = _declare("probe/waited", "s", "how long the step's threads were ready but had no processor")
+PAUSED: Final = _declare("probe/paused", "s", "how long the debugger paused the training")
 GRAPH_TRACED: Final = _declare("probe/traced", "0 or 1", "1 when a graph was traced or compiled in this step")
 
 # ---- NetDebug itself --------------------------------------------------------------------------------------
 
-SAMPLED_EVERY: Final = _declare("monitor/every", "steps", "how many steps ago the last full sample was taken")
-OVERHEAD: Final = _declare("monitor/overhead", "share", "what recording has cost of the training's time")
-_declare("writer/{name}", "", "how many steps or samples the writer had to drop")
+SAMPLED_EVERY: Final = _declare("monitor/every", "steps", "the number of steps since the last full sample")
+OVERHEAD: Final = _declare("monitor/overhead", "share", "the share of the training time that recording took")
+_declare("writer/{name}", "", "the number of steps or samples that the writer dropped")
 
 # ---- memory -----------------------------------------------------------------------------------------------
 
 MEMORY: Final = "memory/"
 RSS: Final = _declare("memory/rss", "bytes", "resident memory of the process")
-HOST_AVAILABLE: Final = _declare("memory/host_available", "bytes", "memory of the host that is available")
+HOST_AVAILABLE: Final = _declare("memory/host_available", "bytes", "available memory of the host")
 CHILDREN_RSS: Final = _declare("memory/children_rss", "bytes", "resident memory of the process's children")
 GPUS: Final = "memory/gpu"
 CUDA: Final = "memory/cuda"
-_declare("memory/{device}", "bytes", "more about processes and devices, such as memory/gpu0/used")
+_declare("memory/{device}", "bytes", "other memory of processes and devices, such as memory/gpu0/used")
 
 # ---- batches ----------------------------------------------------------------------------------------------
 
 BATCH_ID: Final = _declare("probe/batch_id", "", "a fingerprint of the batch: equal numbers, equal batches")
 BATCH_IS_SLICE: Final = _declare("probe/batch_is_slice", "0 or 1", "1 for a batch cut out of a bigger tensor")
-BATCH_SHARE: Final = _declare("probe/batch_share", "share", "how much of that tensor the batch is")
-LOADER_BATCHES: Final = _declare("probe/loader_batches", "batches", "the length of the loader")
+BATCH_SHARE: Final = _declare("probe/batch_share", "share", "the share of that tensor that the batch covers")
+LOADER_BATCHES: Final = _declare("probe/loader_batches", "batches", "the number of batches in the loader")
 LOADER_RESTARTS: Final = _declare(
     "probe/loader_restarts", "", "how often a loader was iterated from its start"
 )
 RANDOM_SET_BACK: Final = _declare(
-    "probe/random_set_back", "0 or 1", "1 when the random generator is back at a state that it had before"
+    "probe/random_set_back", "0 or 1", "1 when the random generator returned to an earlier state"
 )
 _declare("probe/input/{number}/{statistic}", "", "the spread and scale of an input's features")
 WORDS: Final = "probe/words/"
-_declare("probe/words/{number}/{end}", "", "the lowest and highest of an input's whole numbers")
+_declare("probe/words/{number}/{end}", "", "the smallest and largest integer of an input")
 
 # ---- losses -----------------------------------------------------------------------------------------------
 
 LOSSES: Final = "probe/loss/"
-_declare("probe/loss/{call}/{statistic}", "", "what a call of a loss function was given, and what it came to")
+_declare("probe/loss/{call}/{statistic}", "", "the arguments of a call of a loss function, and its result")
 DIVISORS: Final = "probe/divisor/"
-_declare("probe/divisor/{number}/{end}", "", "the lowest and highest of what a loss was divided by")
-DESCENDED: Final = _declare("probe/descended", "", "what the gradients are taken of, where that is measured")
+_declare("probe/divisor/{number}/{end}", "", "the smallest and largest divisor of a loss")
+DESCENDED: Final = _declare(
+    "probe/descended", "", "the value that the gradients are computed from, where it is measured"
+)
 LOSS_SCALE: Final = _declare("probe/loss_scale", "", "the factor of a gradient scaler")
 LOSS_SCALE_SKIPPED: Final = _declare(
-    "probe/loss_scale_skipped", "0 or 1", "1 when the gradient scaler has left the step out"
+    "probe/loss_scale_skipped", "0 or 1", "1 when the gradient scaler skipped the step"
 )
 LOSS_LEFT_OUT: Final = _declare(
-    "probe/loss_left_out", "0 or 1", "1 when a loss that is not finite was not trained on"
+    "probe/loss_left_out", "0 or 1", "1 when the batch was skipped because its loss was not finite"
 )
 BATCH_LEFT_OUT: Final = _declare(
     "probe/batch_left_out", "0 or 1", "1 when a batch with NaN ended before its backward pass"
 )
 GRADIENTS_LEFT_OUT: Final = _declare(
-    "probe/gradients_left_out", "batches", "batches that were left out because of their loss or gradients"
+    "probe/gradients_left_out", "batches", "batches that were skipped because of their loss or gradients"
 )
 STEP_LEFT_OUT: Final = _declare(
     "probe/step_left_out", "0 or 1", "1 when no optimizer stepped on the parameters of such a batch"
 )
 GRADIENTS_KEPT: Final = _declare(
-    "probe/gradients_kept", "share", "of a gradient, what the step before left in it"
+    "probe/gradients_kept", "share", "the share of a gradient that is left from the previous step"
 )
-UPDATES_MADE: Final = _declare(
-    "probe/updates_made", "steps", "steps that the optimizers have made in this one"
-)
+UPDATES_MADE: Final = _declare("probe/updates_made", "steps", "optimizer steps within this step")
 
 # ---- modes ------------------------------------------------------------------------------------------------
 
 MODE_MODULES: Final = _declare(
-    "probe/mode_modules", "modules", "modules that behave otherwise in evaluation, without frozen ones"
+    "probe/mode_modules", "modules", "modules that behave differently in evaluation mode, without frozen ones"
 )
 EVAL_MODULES: Final = _declare("probe/eval_modules", "modules", "those of them that are in evaluation mode")
 EVALUATIONS: Final = _declare(
-    "probe/evaluations", "calls", "calls of the models without gradients since the step before"
+    "probe/evaluations", "calls", "calls of the models without gradients since the previous step"
 )
 TRAIN_MODE_EVALUATIONS: Final = _declare(
-    "probe/train_mode_evaluations", "calls", "those of them that were made in training mode"
+    "probe/train_mode_evaluations", "calls", "those of them in training mode"
 )
 
 

@@ -35,7 +35,7 @@ def _bin_edges() -> tuple[Doubles, Doubles]:
 
 
 LOWER, UPPER = _bin_edges()
-"""For each bin the least and the greatest value that it can hold; NaN for the bins of NaN."""
+"""The smallest and largest value of each bin; NaN for the NaN bins."""
 
 WIDTH: Doubles = np.where(np.isfinite(LOWER), UPPER - np.where(np.isfinite(LOWER), LOWER, 0.0), np.nan)
 

@@ -31,12 +31,11 @@ class LossSeen:
     with_logits: bool
     last_layer: str | None
     asked_logits: bool = False
-    """What the user has said in `from_logits`; Keras sometimes knows better."""
+    """The user's `from_logits`, which Keras sometimes overrides."""
     softmax_of_one: bool = False
-    """Whether the answer is a softmax over a single unit: always 1."""
+    """Whether the output is a softmax over a single unit, which is always 1."""
     behind: Any = None
-    """The output of a layer of which scores may have been made by an operation that nobody has seen; or else
-    `given` itself."""
+    """The layer output from which an unseen operation may have computed the scores; otherwise `given`."""
 
 
 def loss_seen(loss: Any, target: Any, given: Any, output: Any, makers: Makers) -> LossSeen | None:

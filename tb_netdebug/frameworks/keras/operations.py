@@ -28,7 +28,7 @@ class Operation:
     kind: str
     name: str
     layer: Any
-    """The innermost layer that was running (`layers.Layer`), None outside of all."""
+    """The innermost running layer (`layers.Layer`); None outside all layers."""
     site: str
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]

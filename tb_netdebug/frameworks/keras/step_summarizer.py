@@ -42,11 +42,11 @@ class StepSample:
     sampling: bool
     probing: bool
     samples_inputs: bool = False
-    """Also if nothing else of the step is sampled."""
+    """Whether the inputs are sampled, even if nothing else of the step is."""
     scalars: dict[str, float] = field(default_factory=dict)
-    """What was known at once."""
+    """Values that were available immediately."""
     late: dict[str, Any] = field(default_factory=dict)
-    """Tensors with one number each, which were not waited for."""
+    """Tensors of one number each that are still being computed."""
     runs: list[tuple[StepTap, Shown]] = field(default_factory=list)
     weights: Held = field(default_factory=list)
     resting: list[tuple[Series, Any]] = field(default_factory=list)

@@ -80,15 +80,15 @@ class StepTap:
     """Whether the step subtracts each prediction from every target."""
     modes: dict[str, tuple[Any, bool]] = field(default_factory=dict)
     hidden: int = 0
-    """Calls in a graph inside of the step, of which nothing gets out."""
+    """Calls in a graph inside the step, whose tensors cannot be read."""
     not_shown: dict[str, str] = field(default_factory=dict)
     rates: list[Any] = field(default_factory=list)
     looks: int = 0
     following: Following | None = None
     unfollowed: str = ""
-    """Why nobody can follow the operations of such a step in any mode."""
+    """Why the operations of such a step cannot be followed in any mode."""
     shown: dict[str, list[Any]] = field(default_factory=dict)
-    """What a step in a graph shows, as it stands there."""
+    """The content of a step in a graph, as the graph states it."""
     mode_counts: tuple[float, float] = (0.0, 0.0)
     _activations: list[tuple[LayerCall, str, Any]] | None = None
     _gradients: list[tuple[WatchedWeight, Any, Any]] | None = None

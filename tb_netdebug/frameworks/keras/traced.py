@@ -47,7 +47,7 @@ class StepTrace:
     replicas: int
     always_flags: bool = False
     weights: list[WatchedWeight] = field(default_factory=list)
-    """Those that the step gives back as it leaves them."""
+    """The weights whose values at the end of the step are returned."""
     _places: dict[bool, dict[str, slice]] = field(default_factory=dict)
 
     def chosen(self, tensors: Sequence[Any], *, full: bool) -> list[Any]:

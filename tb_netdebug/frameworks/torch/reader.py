@@ -54,7 +54,7 @@ class TensorReader:
         self.device = DeviceSummaries()
         self.uses_device = False
         self.host_kinds = {"cpu"}
-        """Where the kernel reads; without "cpu", even host memory goes the way of a device (for tests)."""
+        """What the kernel reads; without "cpu", host memory takes the device path (for tests)."""
         # What is needed to finish results that are on their way, by (step, what was measured).
         self.unit_counts: dict[tuple[int, object], int] = {}
         self.host_squares: dict[tuple[int, object], tuple[float, int]] = {}

@@ -379,7 +379,7 @@ def test_weights_are_put_in_by_name() -> None:
         ),
         (
             {"weight": torch.zeros(3, 3), "bias": torch.zeros(2)},
-            r"of other shapes: weight is \[3, 3\] there and \[2, 3\] here",
+            r"of other shapes: weight is \[3, 3\] in the capsule and \[2, 3\] in the model",
         ),
     ],
 )

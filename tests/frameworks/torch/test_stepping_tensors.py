@@ -229,7 +229,7 @@ def test_an_output_that_was_written_over_is_not_shown_as_what_it_was(logdir: Pat
     model = nn.Sequential(nn.Linear(6, 3), nn.ReLU(inplace=True))
     with stepped(logdir, model, needs=KEEP) as (script, _):
         model(torch.ones(2, 6))
-        with pytest.raises(WorkbenchError, match="output:0 was written to in place"):
+        with pytest.raises(WorkbenchError, match="output:0 was changed in place"):
             script.bench.tensor("output:0")
         assert "output:0" not in names(script)
         assert "output:1" in names(script)

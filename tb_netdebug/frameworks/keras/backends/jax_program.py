@@ -36,7 +36,7 @@ class StepValues:
     gradients: list[Any]
     activations: list[Any]
     entries: list[Any]
-    """For each call of a layer whether those inputs are finite that no layer has made; None: unknown."""
+    """For each layer call, whether the inputs that no layer produced are finite; None if unknown."""
     losses: dict[str, list[Any]]
 
 
@@ -48,7 +48,7 @@ class JaxProgram:
         self.has_run = False
         self.taps: dict[str, EagerTap] = {}
         self.raised: Exception | None = None
-        """By the user's own code, while it was traced."""
+        """The exception that the user's own code raised while it was traced."""
         self._calls_python: dict[str, bool] = {}
         numbers = iter(range(1 << 62))
 

@@ -38,7 +38,7 @@ class Member:
     is_wanted: bool
     """The user may have excluded its name; it still belongs to the model."""
     is_hidden: bool = False
-    """Its module lies in a plain list or dict, where torch does not see it."""
+    """Its module is in a plain list or dict, where torch does not see it."""
 
 
 def members_of(models: Mapping[str, nn.Module], wants: Callable[[str], bool]) -> dict[int, Member]:
