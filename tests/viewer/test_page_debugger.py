@@ -139,7 +139,7 @@ def test_a_paused_training_is_told_wherever_its_run_is(page: Look) -> None:
     page.open("Overview")
     row = page.tab.get_by_role("button", name=re.compile(f"^{RUN}"))
     expect(row).to_contain_text("paused")
-    expect(row).to_have_attribute("title", re.compile(r"Paused in batch [\d,]+, .*, for \d+ s\. To continue it, open"))
+    expect(row).to_have_attribute("title", re.compile(r"Paused in batch [\d,]+, .*, for \d+ s\. To continue"))
     state = page.tab.get_by_role("region", name="Run state")
     # As long as it takes until the silence of a training is worth a word.
     expect(state).to_contain_text(re.compile(r"Paused in batch .*, for 1[2-9] s"), timeout=30_000)

@@ -48,9 +48,7 @@ def test_a_loss_that_became_nan_is_told(chromium: Chromium, gallery: Gallery) ->
             "from step"
         )
         chart = page.chart("Loss").get_by_role("img")
-        expect(chart).to_have_attribute(
-            "aria-label", re.compile("blown-up .* with non-finite values")
-        )
+        expect(chart).to_have_attribute("aria-label", re.compile("blown-up .* with non-finite values"))
         bad = page.curve("Loss", "blown-up", "non-finite")
         assert broken == [step for step, count in bad.items() if count > 0]
         page.survey("overview-nan")

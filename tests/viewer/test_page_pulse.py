@@ -112,9 +112,7 @@ def test_a_stuck_training_is_alive(chromium: Chromium, place: tuple[TensorBoard,
     touch(file, time.time())
     with chromium.look(board, alone=True, run="stuck") as page:
         state = page.tab.get_by_role("region", name="Run state")
-        words = re.compile(
-            r"No data for \d+ (s|min); the trainer is alive: its 3 processes keep 1.5"
-        )
+        words = re.compile(r"No data for \d+ (s|min); the trainer is alive: its 3 processes keep 1.5")
         expect(state).to_contain_text(words)
         expect(page.tab.locator(".live-text")).to_contain_text("No data for")
 
@@ -123,7 +121,7 @@ def test_a_machine_that_does_not_answer_is_told(chromium: Chromium, place: tuple
     """With what will become of its records."""
     with chromium.look(place[0], alone=True, run="silent") as page:
         state = page.tab.get_by_role("region", name="Run state")
-        expect(state).to_contain_text("its machine is not responding. What it records in the meantime arrives")
+        expect(state).to_contain_text("its machine is not responding. What it records in the meantime")
         row = page.tab.get_by_role("button", name=re.compile("^silent"))
         expect(row).to_contain_text("no data for")
         page.survey("pulse-silent")
