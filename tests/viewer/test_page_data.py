@@ -22,7 +22,7 @@ def test_batches_are_told(chromium: Chromium, gallery: Gallery) -> None:
         expect(glance).to_contain_text(re.compile(r"Batch size\s*32\s*always"))
         expect(glance).to_contain_text("1.92k")
         assert dict.fromkeys(range(STEPS), 32.0) == page.curve("Batch size", "healthy")
-        shown = page.curve("Share of each step spent waiting for data", "healthy")
+        shown = page.curve("Waiting for data, % of step", "healthy")
         assert waits == pytest.approx([shown[step] for step in range(STEPS)], rel=1e-9)
         page.survey("data")
 

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-from tests.support.browser import Chromium, Gallery, Look
+from tests.support.browser import PHONE, Chromium, Gallery, Look
 
 
 def module_list(page: Look) -> Locator:
@@ -101,3 +101,21 @@ def test_runs_without_a_graph_say_why(chromium: Chromium, gallery: Gallery) -> N
         page.tab.get_by_role("button", name=re.compile("^summary")).click()
         expect(page.tab.get_by_role("heading", name="This run holds no graph")).to_be_visible()
         page.survey("graph-none")
+
+
+def test_a_narrower_window_keeps_the_graph_and_its_tab_in_sight(chromium: Chromium, gallery: Gallery) -> None:
+    """The middle of the picture stays the middle, and the row of tabs moves to the open one."""
+    with chromium.look(gallery.board, alone=True, page="graph", run="healthy") as page:
+        boxes(page).wait_for()
+        page.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        tab = page.tab.get_by_role("navigation").get_by_role("link", name="Graph")
+        expect(tab).to_be_in_viewport(ratio=0.9)
+        hint = page.tab.locator(".graph-hint")
+
+        def is_centred() -> bool:
+            box = boxes(page).bounding_box()
+            assert box is not None
+            page.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 150)
+            return hint.count() == 1
+
+        page.wait_until(is_centred)

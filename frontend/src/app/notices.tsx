@@ -19,8 +19,10 @@ export function Unreachable(): JSX.Element {
 
 const RECORD = `import tb_netdebug as nd
 
-monitor = nd.watch(model, optimizer)   # before the loop
-monitor.step(loss=loss)                # at the end of each batch`;
+# before the loop
+monitor = nd.watch(model, optimizer)
+# at the end of each batch
+monitor.step(loss=loss)`;
 
 /** The page of a logdir without runs: how to get one. */
 export function NoRuns(): JSX.Element {

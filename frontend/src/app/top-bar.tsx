@@ -1,4 +1,6 @@
 import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { onSize } from "../charts/canvas";
 import { VIEWS } from "../views/registry";
 import { anyPaused } from "./debugger";
 import { Icon } from "./icons";
@@ -7,6 +9,8 @@ import { RunName } from "./run-name";
 import { drawerOpen, focusedRun, helpOpen, page, PAGES } from "./state";
 
 export function TopBar(): JSX.Element {
+  const tabs = useRef<HTMLElement>(null);
+  useEffect(() => (tabs.current ? onSize(tabs.current, () => reveal(openTab(tabs.current))) : undefined), []);
   return (
     <header class="top-bar">
       {page.value !== "debugger" && (
@@ -24,7 +28,7 @@ export function TopBar(): JSX.Element {
         </svg>
         NetDebug
       </h1>
-      <nav class="tabs" aria-label="Pages">
+      <nav class="tabs" aria-label="Pages" ref={tabs}>
         {PAGES.map((name, index) => (
           <a
             key={name}
@@ -68,6 +72,10 @@ function PausedMark(): JSX.Element {
       <span class="unseen">a run is paused</span>
     </span>
   );
+}
+
+function openTab(tabs: HTMLElement | null): HTMLElement | null {
+  return tabs?.querySelector<HTMLElement>("[aria-current=page]") ?? null;
 }
 
 /** On a phone there is no room for all tabs. */

@@ -83,7 +83,7 @@ describe("a batch of which nothing is to be seen", () => {
 
 it("a condition reads like a sentence, and without a threshold it has no sign", () => {
   const condition = { kind: "output_gradient", statistic: "abs_max", comparison: ">", threshold: 100 };
-  expect(conditionWords(condition)).toBe("output gradient: largest magnitude > 100");
+  expect(conditionWords(condition)).toBe("output gradient: abs max > 100");
   expect(conditionWords({ ...condition, statistic: "nonfinite", comparison: "is" })).toBe(
     "output gradient: NaN or Inf",
   );

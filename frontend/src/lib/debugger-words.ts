@@ -83,15 +83,15 @@ export function stepMeaning(by: StepBy): string {
 
 const STATISTIC_WORDS: Readonly<Record<string, string>> = {
   nonfinite: "NaN or Inf",
-  min: "smallest value",
-  max: "largest value",
-  abs_max: "largest magnitude",
+  min: "min",
+  max: "max",
+  abs_max: "abs max",
   mean: "mean",
-  abs_mean: "mean magnitude",
-  std: "standard deviation",
+  abs_mean: "abs mean",
+  std: "std",
   norm: "norm",
   zeros: "share of zeros",
-  change: "change since the previous step",
+  change: "relative change",
 };
 
 export function statisticWords(statistic: string): string {
@@ -102,7 +102,7 @@ export function kindWords(kind: string): string {
   return kind === "state" ? "optimizer state" : kind.replace("_", " ");
 }
 
-/** "gradient: greatest magnitude > 100", for a condition or a hit. */
+/** "gradient: abs max > 100", for a condition or a hit. */
 export function conditionWords(condition: Pick<Condition, "kind" | "statistic" | "comparison" | "threshold">): string {
   const { kind, statistic, comparison, threshold } = condition;
   const words = `${kindWords(kind)}: ${statisticWords(statistic)}`;

@@ -26,7 +26,7 @@ export const PHASE_TEXTS: Readonly<Record<PhaseName, PhaseTexts>> = {
   backward: { title: "Loss and backward", meaning: "from the end of the forward pass to the optimizer" },
   optimizer: { title: "Optimizer", meaning: "while the optimizer steps" },
   rest: {
-    title: "Rest",
+    title: "Other",
     meaning: "everything else in the step, such as metrics and logging after the optimizer",
   },
 };

@@ -95,10 +95,11 @@ describe("scalars", () => {
       { title: "x", names: ["x/y"] },
       { title: "Scalars", names: ["odd"] },
     ]);
-    expect(["scalar/accuracy", "lr/1", "memory/gpu1/used", "time/data", "x/y"].map(titleOf)).toEqual([
+    expect(["scalar/accuracy", "lr/1", "memory/gpu1/used", "memory/pss", "time/data", "x/y"].map(titleOf)).toEqual([
       "accuracy",
       "Learning rate of group 1",
       "GPU 1: used",
+      "PSS of this process",
       "Waiting for data",
       "x/y",
     ]);

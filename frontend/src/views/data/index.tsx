@@ -50,7 +50,7 @@ function DataPage({ run, runs, details }: DataPageProps): JSX.Element {
         <WaitText scalars={data.scalars} />
         <div class="card-grid">
           <DerivedChart
-            title="Share of each step spent waiting for data"
+            title="Waiting for data, % of step"
             runs={runs}
             names={["time/step", "time/data"]}
             make={waitColumns}

@@ -14,8 +14,8 @@ export function Arm(): JSX.Element {
       <Copyable text={IN_CODE} />
       <Copyable text={FROM_SHELL} />
       <p class="muted">
-        This cannot be turned on from the page: nobody who can open the page should gain control of a run that was not
-        started for debugging. Runs that can be paused appear here automatically.
+        This cannot be turned on from the page: opening the page must not be enough to take control of a run. Runs that
+        can be paused appear here automatically.
       </p>
     </section>
   );

@@ -150,9 +150,9 @@ export function HoldNote({ shown }: { readonly shown: DebuggerEntry }): JSX.Elem
   const secs = Math.round(shown.state.lease_secs) || 15;
   return (
     <p class="debug-hold faint">
-      The run stays paused while {shown.clients > 1 ? "a page is attached" : "this page is open"}. It continues {secs} s
-      after {shown.clients > 1 ? "the last page" : "the page"} is closed, or has been out of sight for {HOLD_MINUTES}{" "}
-      minutes.
+      The run stays paused while {shown.clients > 1 ? "a page is attached" : "this page is open"}. It continues{" "}
+      {`${secs}\u00a0s`} after {shown.clients > 1 ? "the last page" : "the page"} is closed, or has been out of sight
+      for {HOLD_MINUTES} minutes.
     </p>
   );
 }

@@ -18,7 +18,6 @@ const LABELS: Readonly<Record<string, string>> = {
   pos_inf: "+Inf",
   neg_inf: "−Inf",
   nan: "NaN",
-  std: "deviation",
 };
 const COUNTS = new Set(["count", "zeros", "nan", "pos_inf", "neg_inf"]);
 const BAD = new Set(["nan", "pos_inf", "neg_inf"]);

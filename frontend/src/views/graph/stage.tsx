@@ -3,7 +3,7 @@ import { useCallback, useEffect, useRef } from "preact/hooks";
 import { CanvasBox, onSize } from "../../charts/canvas";
 import type { CsvRow } from "../../charts/export";
 import type { Palette } from "../../charts/palette";
-import { fitted, opening, zoomed } from "../../lib/graph-camera";
+import { fitted, opening, panned, zoomed } from "../../lib/graph-camera";
 import { plainName } from "../../lib/graph-text";
 import type { GraphState, Hovered } from "./graph-state";
 import { Hand } from "./hand";
@@ -105,8 +105,12 @@ function watchSize(place: HTMLElement, state: GraphState): () => void {
     const { clientWidth: width, clientHeight: height } = canvas;
     // A hidden page has no height; what was seen before stays.
     if (width === 0 || height === 0) return;
+    const before = state.screen.peek().width;
     state.screen.value = { width, height };
-    if (state.camera.peek() === null) open(state);
+    const camera = state.camera.peek();
+    if (camera === null) open(state);
+    // The middle of a window that changes its width stays the middle.
+    else if (before > 0 && width !== before) state.camera.value = panned(camera, (width - before) / 2, 0);
   };
   measure();
   return onSize(canvas, measure);

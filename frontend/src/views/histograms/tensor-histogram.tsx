@@ -68,7 +68,7 @@ export function TensorHistogram({ run, runs, kind, name, choices }: TensorHistog
           title="Its quantiles and statistics over time"
           onClick={() => openLayer(kind, name)}
         >
-          layers
+          Open in Layers
         </button>
         <span class="grow" />
         <CompareChoice run={run} others={others} choices={choices} samples={samples} />

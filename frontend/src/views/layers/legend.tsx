@@ -67,6 +67,12 @@ function tickText(value: number, scale: HeatScale): string {
 
 /** How a scale is called in the legend's title. */
 export function scaleName(scale: HeatScale): string {
-  const names = { log: "log", share: "linear", signed: "symmetric log", linear: "linear", change: "log" };
+  const names = {
+    log: "log scale",
+    share: "linear scale",
+    signed: "symmetric log scale",
+    linear: "linear scale",
+    change: "log scale",
+  };
   return names[scale.kind];
 }

@@ -95,11 +95,11 @@ function FindingRow({ finding, details, tree }: Told & { readonly finding: Findi
           <Words text={finding.message} />
         </p>
         <p class="finding-facts">
-          <Since finding={finding} end={details.last_step} />
-          <Places finding={finding} details={details} />
           <code class="faint" title="Name of the check">
             {finding.rule}
           </code>
+          <Since finding={finding} end={details.last_step} />
+          <Places finding={finding} details={details} />
         </p>
         {finding.advice && (
           <p class="finding-advice">

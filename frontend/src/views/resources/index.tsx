@@ -38,7 +38,7 @@ function NothingRecorded(): JSX.Element {
       </p>
       <pre class="code">
         {
-          "import tb_netdebug as nd\n\nmonitor = nd.watch(model, optimizer)\nmonitor.step(loss=loss)                # at the end of each batch"
+          "import tb_netdebug as nd\n\n# before the loop\nmonitor = nd.watch(model, optimizer)\n# at the end of each batch\nmonitor.step(loss=loss)"
         }
       </pre>
     </section>

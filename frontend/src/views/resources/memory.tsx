@@ -5,6 +5,7 @@ import { LineChart, type LineSeries } from "../../charts/line-chart";
 import { categorical } from "../../lib/colour";
 import { curveOf } from "../../lib/curves";
 import { formatBytes, formatNumber } from "../../lib/format";
+import { titleOf } from "../../lib/scalars";
 import { isStacked, memoryReading, type MemoryStack, memoryStacks } from "../../lib/memory";
 import type { RunDetails, RunRow } from "../../wire/types";
 import { axis } from "../../app/state";
@@ -112,12 +113,6 @@ function MemoryChart({ stack, data }: { readonly stack: MemoryStack; readonly da
   );
 }
 
-const TITLES: Readonly<Record<string, string>> = {
-  "memory/pss": "PSS of this process",
-  "memory/uss": "USS of this process",
-  "memory/children_pss": "PSS of child processes",
-};
-
 interface LinesProps {
   readonly title: string;
   readonly names: readonly string[];
@@ -133,7 +128,7 @@ function Lines({ title, names, run, data, format, isBytes = false }: LinesProps)
     const columns = data.scalars.get(name);
     if (!columns) return [];
     const colour = names.length === 1 ? colourOf(run.name) : (colours[place % colours.length] ?? "");
-    const label = TITLES[name] ?? name.replace(/^memory\//, "").replace(/^gpu(\d+)\/utilization$/, "GPU $1");
+    const label = /^gpu\d+\/utilization$/.test(name) ? `GPU ${parseInt(name.slice(3), 10)}` : titleOf(name);
     return [{ label, colour, ...curveOf(columns, axis.value, smoothing.value, originOf(data.all)) }];
   });
   return (
@@ -144,6 +139,7 @@ function Lines({ title, names, run, data, format, isBytes = false }: LinesProps)
       formatY={format}
       yKind={isBytes ? "bytes" : "number"}
       syncKey="steps"
+      legend={series.length > 1}
       exportName={title}
       height={190}
     />

@@ -27,13 +27,7 @@ export function MonitoringSection({ run, details, data }: MonitoringProps): JSX.
     <Section title="Monitoring" reading={readingOf(details, data)}>
       <div class="card-grid">
         <div class="card page-card">
-          <Line
-            name="monitor/overhead"
-            title="Cost of monitoring, as a share of the training time"
-            run={run}
-            data={data}
-            format={formatPercent}
-          />
+          <Line name="monitor/overhead" title="Cost of monitoring" run={run} data={data} format={formatPercent} />
         </div>
         <div class="card page-card">
           <Line
