@@ -116,8 +116,8 @@ class InitConstant(Rule):
     def _sign(self, names: tuple[str, ...], what: str, sureness: float) -> Sign:
         return Sign(
             Severity.ERROR,
-            f"At the start {what}: its units all do the same, get the same gradient and stay the same, as if "
-            f"there were one unit only. {counted(len(names), 'layer is', 'layers are')} like that (0 should "
+            f"At the start {what}: all its units do the same, get the same gradient and stay the same, as "
+            f"if there were only one. {counted(len(names), 'layer is', 'layers are')} like that (0 should "
             "be).",
             f"Start weights with random values: leave {Idiom.FRAMEWORK}'s own, or {Idiom.HE_START_CALL}. "
             "Only biases, and the last layer of a branch that is added to something, may start at 0.",

@@ -82,11 +82,11 @@ class UnchangedWeights(Rule):
         if told is None or told.get("steps") or told.get("moved") or not told.get("gradients"):
             return None
         count = int(told.get("batches") or 0)
-        how = "were cleared again without having been used" if told.get("cleared") else Idiom.ONLY_ADDED_UP
+        how = "were cleared without being used" if told.get("cleared") else Idiom.ONLY_ADDED_UP
         return Sign(
             Severity.ERROR if told.get("cleared") else Severity.WARNING,
             f"{Idiom.OPTIMIZER_STEP} was not called in {counted(count, 'step')} (0 such steps are right, "
-            f"but for batches that are added up on purpose): the gradients {how}, and the weights stay as "
+            f"unless gradients are accumulated on purpose): the gradients {how}, and the weights stay as "
             "they are.",
             f"{Idiom.STEP_AFTER_BACKWARD}.",
             {"steps without optimizer.step()": Evidence(float(count), 0.0)},
@@ -164,8 +164,8 @@ class UnchangedWeights(Rule):
             "The optimizer changes the weights, but before each of the last "
             f"{self.limits.back + 1:.0f} sampled steps they had their old values again: something puts them "
             "back.",
-            "Look between optimizer.step() and the next batch for load_state_dict(), a model or an optimizer "
-            "that is made anew inside of the loop, or weights that are written by your own code.",
+            "Look between optimizer.step() and the next batch for load_state_dict(), a model or an "
+            "optimizer that is created anew inside the loop, or code of your own that writes weights.",
             {"sampled steps with the same weights": Evidence(float(times[stuck].min()), self.limits.back)},
             known.chosen(stuck),
             since=int(self._back.since[stuck].min()),

@@ -106,13 +106,13 @@ class Idiom(Enum):
     ONLY_ADDED_UP = Spelling("were only added up", "were not used")
     STEP_AFTER_BACKWARD = Spelling(
         "Call optimizer.step() after loss.backward(), and only then optimizer.zero_grad()",
-        "Call optimizer.apply_gradients(zip(gradients, model.trainable_variables)) behind tape.gradient()",
+        "Call optimizer.apply_gradients(zip(gradients, model.trainable_variables)) after tape.gradient()",
     )
     OPTIMIZE_ALL = Spelling(
-        "Give the optimizer all of them: torch.optim.Adam(model.parameters()), made after the last layer "
-        "was added, or optimizer.add_param_group({'params': …}) for what comes later",
-        "Give tape.gradient() and optimizer.apply_gradients() all of model.trainable_variables, when the "
-        "last layer is there",
+        "Pass all of them to the optimizer: torch.optim.Adam(model.parameters()), created after the last "
+        "layer, or optimizer.add_param_group({'params': …}) for those that come later",
+        "Pass all of model.trainable_variables to tape.gradient() and optimizer.apply_gradients(), once "
+        "the last layer is there",
     )
     IS_OPTIMIZED = Spelling(
         "does `optimizer` hold the parameters of this very model; is `loss.backward()` called on the loss "
