@@ -260,7 +260,7 @@ def test_the_rate_is_no_longer_blamed_when_the_batch_is_known_to_be_bad() -> Non
     engine.feed(records[40:])
     engine.finish()
     (said,) = (each for each in engine.findings if each.rule == "learning-rate-high")
-    assert (Severity.INFO, True) == (said.severity, "the batch has brought the first NaN" in said.message)
+    assert (Severity.INFO, True) == (said.severity, "the first NaN came with the batch" in said.message)
     assert "nonfinite-input" in [each.rule for each in engine.findings]
 
 

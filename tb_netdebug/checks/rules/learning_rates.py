@@ -28,7 +28,7 @@ FROM_ZERO = 1e-5
 MOST_STEPS_AWAITED = 1024
 NOT_THE_RATE = Sign(
     Severity.INFO,
-    "This was no effect of the learning rate: by now it is known that the batch has brought the first NaN.",
+    "The learning rate was not the cause: the first NaN came with the batch.",
     "See `nonfinite-input` or `nonfinite-loss`.",
     {},
     is_over=True,
@@ -93,8 +93,8 @@ class LearningRateZero(Rule):
             f"The learning rate is {number(rate_now(history), 2)} in every group of parameters, for "
             f"{counted(self._zeros, 'step')} now (more than {percent(self.limits.share)} of the highest is "
             f"needed to learn): the weights stand still.{fell}",
-            "Look at the schedule: is its length counted in batches or in epochs, as `scheduler.step()` is "
-            "called? And is an integer division in it? Print `scheduler.get_last_lr()`.",
+            "Check the schedule: is its length counted in batches or in epochs, as `scheduler.step()` is "
+            "called? Does it contain an integer division? Print `scheduler.get_last_lr()`.",
             {
                 "learning rate": Evidence(
                     rate_now(history), max(self.limits.rate, self.limits.share * self._highest)
@@ -187,7 +187,7 @@ class LearningRateHigh(Rule):
         if not self._is_said_of_gone and may_be_of_another(history, step):
             return None
         self._is_said_of_gone = True
-        return self._sign(history, course, Severity.ERROR, "the loss is no number any more")
+        return self._sign(history, course, Severity.ERROR, "the loss is no longer finite")
 
     def _look(self, history: History) -> None:
         """Remember the largest share of the weights that one step has changed, for half of all tensors."""

@@ -84,14 +84,13 @@ class Idiom(Enum):
         "`fit(…, shuffle=True)`, or `dataset.shuffle(10_000)` before `.batch(…)`",
     )
     LOAD_BESIDE = Spelling(
-        "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, "
-        "pin_memory=True)`",
-        "Load beside the training: `dataset.map(load, "
+        "Load in other processes: `DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)`",
+        "Load in parallel with the training: `dataset.map(load, "
         "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)`",
     )
     LET_LOADER_WORK = Spelling(
         "let a `DataLoader(..., num_workers=4)` do that in other processes",
-        "let `dataset.map(load).prefetch(tf.data.AUTOTUNE)` do that beside the training",
+        "let `dataset.map(load).prefetch(tf.data.AUTOTUNE)` do that in parallel with the training",
     )
     FIND_NAN_ROWS = Spelling("torch.isnan(x).any(1)", "np.isnan(x).any(1)")
     FILL_NAN = Spelling("torch.nan_to_num", "np.nan_to_num")
