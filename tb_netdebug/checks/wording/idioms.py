@@ -39,16 +39,16 @@ class Idiom(Enum):
     )
     GIVE_LOG_PROBABILITIES = Spelling(
         "Apply log_softmax to the scores before the loss: `F.log_softmax(scores, dim=1)`",
-        "Tell the loss, `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`",
+        "Tell the loss that it gets scores: `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`",
     )
     OR_GIVE_SCORES = Spelling(
         "or use cross_entropy, which takes raw scores",
         'or end the network in `Dense(classes, activation="softmax")`',
     )
     WANTS_LOG_PROBABILITIES = Spelling(
-        "It wants logarithms of probabilities: put `torch.log_softmax(scores, dim=1)` before it, or use "
+        "It expects logarithms of probabilities: put `torch.log_softmax(scores, dim=1)` before it, or use "
         "`torch.nn.functional.cross_entropy(scores, labels)`, which takes raw scores",
-        "It wants probabilities: end the network in a softmax, or say from_logits=True",
+        "It expects probabilities: end the network in a softmax, or pass from_logits=True",
     )
     USE_ONE_OUTPUT = Spelling(
         "With one output for yes or no, use binary_cross_entropy_with_logits (nn.BCEWithLogitsLoss) and "
@@ -114,8 +114,8 @@ class Idiom(Enum):
         "the last layer is there",
     )
     IS_OPTIMIZED = Spelling(
-        "does `optimizer` hold the parameters of this very model; is `loss.backward()` called on the loss "
-        "of this batch and `optimizer.step()` after it",
+        "does `optimizer` hold the parameters of this model; is `loss.backward()` called on the loss of "
+        "this batch and `optimizer.step()` after it",
         "are the layers trainable, and do they get gradients",
     )
     ADAMW_WITH_DECAY = Spelling(
