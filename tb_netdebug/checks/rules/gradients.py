@@ -147,7 +147,7 @@ class NoGradient(Rule):
         is_much = is_first or share_cut >= self.limits.share
         whose = agree(len(names), "its layer is", "their layers are")
         if without or (fact.get("called_without_grad") and not cut):
-            why = f"{whose} called inside of torch.no_grad() only"
+            why = f"{whose} called only inside torch.no_grad()"
         elif cut:
             why = f"{whose} called, but no gradient comes back to the output"
         else:

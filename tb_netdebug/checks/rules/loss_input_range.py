@@ -167,8 +167,8 @@ def other_classes(history: History) -> Iterator[Sign]:
     call = calls[0]
     yield Sign(
         Severity.WARNING,
-        f"The network gives scores for {call['num_classes']} classes, but watch() was told of {wanted} "
-        "(num_classes).",
+        f"The network gives scores for {call['num_classes']} classes, but watch() was given "
+        f"num_classes={wanted}.",
         "Give the last layer as many outputs as there are classes, or correct num_classes in watch().",
         {"classes of the scores": Evidence(float(call["num_classes"]), float(wanted))},
         where=(str(call.get("site") or call.get("function")),),

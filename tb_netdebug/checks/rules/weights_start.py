@@ -223,9 +223,9 @@ class InitScale(Rule):
 
     def _fading(self, fading: float) -> tuple[str, dict[str, Evidence]]:
         limit = self.limits.fading
-        then = f"{number(1.0 / fading)} times smaller" if fading else "0"
+        then = f"{number(1.0 / fading)} times smaller than" if fading else "0 beside"
         told = (
-            f"The gradient of the first layer is {then} beside that of the last one (more than "
+            f"The gradient of the first layer is {then} that of the last one (more than "
             f"{number(1.0 / limit)} times is too much): it hardly learns."
         )
         return told, {"gradient of the first against the last layer": Evidence(fading, limit)}

@@ -118,7 +118,7 @@ class UnchangedWeights(Rule):
             )
             advice = (
                 "Keep the weights in float32 (no model.half() or model.bfloat16()) and compute in 16 bits "
-                f"inside of torch.autocast(device_type, dtype=torch.{precision}). Or raise the learning rate."
+                f"inside torch.autocast(device_type, dtype=torch.{precision}). Or raise the learning rate."
             )
         else:
             why = "the learning rate times the gradient is too small to change them, or something undoes it"
