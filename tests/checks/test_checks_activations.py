@@ -95,7 +95,7 @@ def test_dead_units_that_nobody_misses() -> None:
     """Where the loss is nearly gone, a network that is smaller than it looks is worth knowing."""
     said = found(looked_at(24, lambda random: [relu(random, dead=10)], loss=lambda step: 0.9**step))
     assert Severity.INFO is said["dead-units"].severity
-    assert "It learns without them" in said["dead-units"].message
+    assert "The network learns without them" in said["dead-units"].message
     for loss in (lambda step: 0.98**step, lambda step: 0.0):
         said = found(looked_at(24, lambda random: [relu(random, dead=10)], loss=loss))
         assert Severity.WARNING is said["dead-units"].severity

@@ -250,8 +250,8 @@ def test_without_a_loader_it_may_be_work() -> None:
 @pytest.mark.parametrize(
     ("scalars", "begins"),
     [
-        ({}, "No loader was seen, so look at what stands between"),
-        ({"probe/loader_batches": 30.0}, "Let other"),
+        ({}, "No loader was seen, so look at the code between"),
+        ({"probe/loader_batches": 30.0}, "Load in other processes"),
     ],
 )
 def test_advice_for_waits_fits_both_causes(scalars: dict[str, float], begins: str) -> None:
@@ -260,7 +260,7 @@ def test_advice_for_waits_fits_both_causes(scalars: dict[str, float], begins: st
     told = found([record(step, {**times, **scalars}) for step in range(60)])["data-wait"]
     assert told.advice.startswith(begins)
     assert "pauses" in told.advice
-    assert told.message.endswith("it waits for data, or for what else the loop does between two steps.")
+    assert told.message.endswith("for data, or for other work that the loop does between two steps.")
 
 
 def test_an_evaluation_is_no_wait() -> None:

@@ -304,7 +304,7 @@ def test_a_loss_that_climbs_until_it_is_no_number() -> None:
     losses = [2.0, 5.0, 80.0, 4e3, 1e6, 1e12, math.inf, math.nan]
     said = judged(RULES, training(losses))["diverging-loss"]
     assert Severity.ERROR is said.severity
-    assert "and then was no number" in said.message
+    assert "and then was no longer finite" in said.message
 
 
 def test_an_overshoot_that_calms_down_is_none() -> None:

@@ -48,15 +48,15 @@ def test_a_loss_that_is_no_number(value: float) -> None:
     """Told at its very step, with the last one that was."""
     finding = found(at(37, loss=value))["nonfinite-loss"]
     assert (Severity.ERROR, 37, 37) == (finding.severity, finding.first_step, finding.last_step)
-    assert "the last one that was a number was 1" in finding.message
+    assert "the last finite loss was 1" in finding.message
 
 
 @pytest.mark.parametrize("nonfinite", [0.0, 5.0])
 def test_what_a_loss_does_to_the_weights(nonfinite: float) -> None:
     """log(-x) has a slope: where the gradients were counted, and are numbers, none is said to be lost."""
     finding = found(at(37, loss=NAN, nonfinite_gradients=nonfinite))["nonfinite-loss"]
-    assert ("the weights take up NaN" in finding.message) is (nonfinite > 0)
-    assert ("it brings no NaN into the weights" in finding.message) is (nonfinite == 0)
+    assert ("it writes NaN into the weights" in finding.message) is (nonfinite > 0)
+    assert ("it writes no NaN into the weights" in finding.message) is (nonfinite == 0)
 
 
 def test_batches_that_the_program_leaves_out() -> None:

@@ -26,12 +26,12 @@ def unheard_classes(history: History, place: int, dead: int, count: int, looks: 
     name = history.activations.names[place]
     return Sign(
         Severity.WARNING,
-        f"{dead} of {count} scores, the outputs of {named(name)}, were 0 for every input of the last {looks} "
-        f"sampled steps, and there were batches with {int(classes.highest)} classes (more than the "
-        f"{count - dead} that are left): a score that is always 0, where none is below, can never "
-        "win, and no gradient comes through it.",
-        f"Take {named(name)} away: the loss expects scores of any size, below 0, too. Activations stand "
-        "between layers, not behind the last one.",
+        f"{dead} of {count} scores, the outputs of {named(name)}, were 0 for every input of the last "
+        f"{looks} sampled steps, and there were batches with {int(classes.highest)} classes (more than the "
+        f"{count - dead} that are left): no score is below 0, so one that is always 0 can never win, and "
+        "it passes no gradient on.",
+        f"Remove {named(name)}: the loss expects scores of any size, also below 0. Activations belong "
+        "between layers, not after the last one.",
         {
             "dead scores": Evidence(float(dead), float(count - classes.highest)),
             "classes in one batch": Evidence(classes.highest, float(count - dead)),

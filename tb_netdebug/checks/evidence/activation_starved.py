@@ -87,9 +87,9 @@ def _is_inner(history: History, weight: str) -> bool:
 def _sign(layer: str, looks: int, since: int) -> Sign:
     return Sign(
         Severity.ERROR,
-        f"Everything that goes into {named(layer)} is 0, in {looks} sampled steps in a row ({looks} are "
-        "enough): the gradient of its weight is exactly 0 while that of its bias is not. The layers before "
-        "it do not learn any more.",
+        f"All inputs of {named(layer)} are 0, in {looks} sampled steps in a row ({looks} are enough): the "
+        "gradient of its weight is exactly 0 while that of its bias is not. The layers before it no longer "
+        "learn.",
         f"Lower the learning rate (10 times to begin with), and {Idiom.USE_LEAKY_FUNCTION} before this "
         "layer; large negative biases before it make everything 0.",
         {

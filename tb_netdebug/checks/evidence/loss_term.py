@@ -31,13 +31,13 @@ def outweighed(
     return Sign(
         Severity.WARNING,
         f"{loss_function(call.function)} is a part of the loss, and has never been clearly better "
-        "than the best answer that ignores the inputs, always the same: in the last looks it gave "
-        f"{percent(known.level)} of what that would get (less than {percent(1.0 - below)} would show that "
-        f"something was learned). At first the rest of the loss was {number(at_first, 2)} times as large "
-        f"as it, and by now it is {percent(abs(left))} of it: the network serves that part alone.",
-        "Take both parts as sums, or as means, over the same things: in a VAE, sums over the values of a row "
-        "and means over rows. Or give the part that was larger a small factor (try 0.001), and raise it step "
-        "by step.",
+        f"than the best constant answer: in the last samples it was {percent(known.level)} of what that "
+        f"would get (less than {percent(1.0 - below)} would show that something was learned). At first the "
+        f"rest of the loss was {number(at_first, 2)} times as large, and by now it is {percent(abs(left))} "
+        "of it: the network lowers the rest alone.",
+        "Compute both parts as sums, or both as means, over the same elements: in a VAE, sums over the "
+        "values of a row and means over rows. Or give the part that was larger a small factor (try 0.001), "
+        "and raise it step by step.",
         {
             "share of the error of a constant answer": Evidence(known.level, 1.0 - below),
             "rest of the loss beside it": Evidence(abs(left), rest),

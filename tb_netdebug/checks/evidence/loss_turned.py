@@ -53,11 +53,11 @@ def is_minus(losses: Doubles, descended: Doubles) -> bool:
 def sign(seen: LossCurve, loss: float, descended: float) -> Sign:
     return Sign(
         Severity.WARNING,
-        f"The loss is {number(loss, 4)}, and its gradients are taken of {number(descended, 4)} (they should "
-        f"be taken of the loss, not of minus it): each step makes it larger. It began at "
+        f"The loss is {number(loss, 4)}, but gradients are taken of {number(descended, 4)} (they should be "
+        "taken of the loss, not of minus the loss): each step makes it larger. It began at "
         f"{number(seen.start, 4)}.",
-        "Take away the minus sign before the loss. What is to become high, as a reward, gets another name "
-        "than loss. If the loss is climbed on purpose (to make a network forget), this is no fault: "
+        "Remove the minus sign before the loss. If the value is to become high, as a reward is, do not "
+        "call it loss. If the loss is raised on purpose (to make a network forget), this is no fault: "
         'checks={"loss-negative": False}.',
         {"loss": Evidence(loss), "what the gradients are taken of": Evidence(descended, 0.0)},
         since=seen.first_step,

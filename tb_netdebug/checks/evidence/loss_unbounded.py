@@ -31,11 +31,12 @@ def unbounded(history: History, least: float) -> Iterator[Sign]:
 def divided(low: float, high: float) -> Sign:
     return Sign(
         Severity.WARNING,
-        f"The loss is divided by a sum of what the network puts out, and this sum was {number(low)} and "
-        f"{number(high)} (it must not be below 0 if it can be above it). Between them is 0, where such a "
-        "loss is without bound: it falls far below what a right answer gets, and jumps.",
-        "Put `torch.sigmoid(scores)`, or softmax for several classes, before an overlap (Dice, Jaccard): it "
-        "is made of shares from 0 to 1. Else divide by what is never 0, as a sum of squares plus 1e-6.",
+        f"The loss is divided by a sum of the network's outputs, and this sum was {number(low)} and "
+        f"{number(high)} (it must not be both below and above 0). Near 0 such a loss has no bound: it "
+        "falls far below that of a right answer, and jumps.",
+        "Apply `torch.sigmoid(scores)`, or softmax for several classes, before an overlap (Dice, Jaccard): "
+        "it expects shares from 0 to 1. Otherwise divide by what is never 0, such as a sum of squares plus "
+        "1e-6.",
         {"lowest divisor": Evidence(low, 0.0), "highest divisor": Evidence(high)},
         where=("loss",),
         sureness=0.9,

@@ -32,11 +32,12 @@ def left_out_gradients(history: History) -> Sign | None:
     share = bad / batches
     return Sign(
         severity_of(share) if batches >= FEWEST else Severity.INFO,
-        f"Of the last {counted(batches, 'batch', 'batches')} the program itself left out {percent(share)} "
-        f"(from {percent(SHARE)} on it is too much): their loss or gradients were NaN or infinite, and "
-        "no optimizer step followed. Nothing was learned from them.",
-        "Look at the operations behind it: sqrt, norm, log, division and x ** y have no slope at 0; add 1e-8 "
-        "below the root or in the denominator. Look at such batches for NaN and for very large values.",
+        f"The program itself left out {percent(share)} of the last {counted(batches, 'batch', 'batches')} "
+        f"({percent(SHARE)} or more is too much): their loss or gradients were NaN or infinite, and no "
+        "optimizer step followed. Nothing was learned from them.",
+        "Look at the operations behind these gradients: sqrt, norm, log, division and x ** y have no slope "
+        "at 0; add 1e-8 below the root or in the denominator. Look at such batches for NaN and for very "
+        "large values.",
         {"share of batches left out": Evidence(share, SHARE)},
         since=min(left_out),
         sureness=0.95,

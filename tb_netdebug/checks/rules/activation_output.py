@@ -76,7 +76,7 @@ class ConstantOutput(Rule):
             if narrow is not None and narrow < limits.narrow:
                 return (
                     f"the outputs of layer {name} vary by {percent(narrow)} of the spread of the targets "
-                    f"only (less than {percent(limits.narrow)} is too little)"
+                    f"(less than {percent(limits.narrow)} is too little)"
                 )
             if now.std[place] <= limits.spread * size:
                 return (
@@ -135,13 +135,12 @@ class ConstantOutput(Rule):
         limits = self.limits
         return Sign(
             Severity.WARNING,
-            "The network makes both sides of the loss, outputs and targets, and makes the same of every "
-            f"input: {percent(left)} of the spread (variance) of the targets is left, in {limits.looks} "
-            f"batches in a row (up to {percent(limits.collapsed)} counts as nothing). So the loss is small, "
-            "and nothing is learned.",
-            "Say in the loss what has to differ, too: pairs that do not belong together (a contrastive "
-            "loss), or a spread that the outputs must keep (VICReg). Or make one side without gradient, "
-            "`.detach()`, and put a small network, the predictor, behind the other (SimSiam, BYOL).",
+            "The network makes both outputs and targets of the loss, and makes the same of every input: in "
+            f"{limits.looks} batches in a row, {percent(left)} of the variance of the targets is left (up "
+            f"to {percent(limits.collapsed)} counts as none). The loss is small, but nothing is learned.",
+            "Add a term to the loss that keeps outputs apart: negative pairs (a contrastive loss), or a "
+            "least spread of the outputs (VICReg). Or stop the gradient on one side, `.detach()`, and put "
+            "a small network, the predictor, behind the other (SimSiam, BYOL).",
             {"share of the targets' spread that is left": Evidence(left, limits.collapsed)},
             where=(site,) if site else (),
             since=since,
@@ -151,12 +150,12 @@ class ConstantOutput(Rule):
     def _sign(self, name: str, how: str, since: int) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"The network answers the same whatever the input is: {how}, in {self.limits.looks} sampled "
+            f"The network gives the same answer to every input: {how}, in {self.limits.looks} sampled "
             f"steps in a row ({self.limits.looks} are enough), and the loss is no better than that of a "
             "constant answer.",
-            "Look for the first layer whose output does not depend on the input: dead or saturated units, an "
-            "input that is constant or far too small or large, a learning rate that threw the weights away "
-            "(try 10 times less), weights that all began with the same value.",
+            "Look for the first layer whose output does not depend on the input: dead or saturated units, "
+            "an input that is constant or far too small or large, a learning rate so high that it ruined "
+            "the weights (try 10 times less), weights that all began with the same value.",
             {"sampled steps with the same answers": Evidence(float(self.limits.looks), self.limits.looks)},
             where=(name,),
             since=since,

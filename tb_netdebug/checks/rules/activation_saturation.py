@@ -111,9 +111,9 @@ class SaturatedUnits(Rule):
             f"{counted(looks, 'sampled step')} in a row{units}: the slope there is "
             f"{percent(max(slope, 0.0))} of the steepest on average (less than {percent(limits.slope)} is "
             "too little). Gradients shrink by that, and the layers before it hardly learn.",
-            "Make what goes into it smaller: scale the inputs of the network to mean 0 and spread 1, use "
-            f"the default initialisation (or {Idiom.GLOROT_START_OF_LAYER}), put {Idiom.LAYER_NORM} before "
-            f"it, lower the learning rate, or use {Idiom.RELU} in its place.",
+            "Make its inputs smaller: scale the inputs of the network to mean 0 and spread 1, use the "
+            f"default initialisation (or {Idiom.GLOROT_START_OF_LAYER}), put {Idiom.LAYER_NORM} before it, "
+            f"lower the learning rate, or use {Idiom.RELU} in its place.",
             evidence,
             where=(name,),
             since=since,

@@ -83,14 +83,14 @@ class DeadUnits(Rule):
         left = course(history).left
         is_missed = not left < limits.missed
         without = (
-            f" It learns without them: {percent(left)} is left of the loss of guessing, or of the start "
-            f"(below {percent(limits.missed)} nothing is missed)."
+            f" The network learns without them: the loss is down to {percent(left)} of that of guessing, "
+            f"or of its start (below {percent(limits.missed)} they are not missed)."
         )
         return Sign(
             Severity.WARNING if is_missed else Severity.INFO,
-            f"{round(share * count)} of {count} units of {named(name)} were at 0 for every input of the last "
-            f"{limits.looks} sampled steps (more than {percent(limits.share)} is too many). No gradient "
-            f"comes through a unit that is 0: they no longer learn.{'' if is_missed else without}",
+            f"{round(share * count)} of {count} units of {named(name)} were at 0 for every input of the "
+            f"last {limits.looks} sampled steps (more than {percent(limits.share)} is too many). A unit "
+            f"that is 0 passes no gradient on: they no longer learn.{'' if is_missed else without}",
             f"Lower the learning rate, use {Idiom.LEAKY_RELU} or {Idiom.GELU} in its place, and see that "
             "the layer before it is not initialised with large negative biases; inputs should have mean 0.",
             {
@@ -135,8 +135,8 @@ class DeadLayer(Rule):
         return Sign(
             Severity.ERROR,
             f"The whole output of {named(name)} is 0, for every input of the last {looks} sampled steps "
-            f"({looks} in a row are enough): nothing of the inputs comes through, and nothing before it "
-            "learns any more.",
+            f"({looks} in a row are enough): nothing of the inputs gets through, and the layers before it "
+            "no longer learn.",
             f"Lower the learning rate (10 times to begin with), use {Idiom.LEAKY_RELU} in its place, and "
             "look at the weights and biases of the layer before it: large negative biases make everything "
             "0.",

@@ -28,13 +28,13 @@ from tb_netdebug.core.records.scalar_names import (
 # The steps with random draws that are remembered; more of them say nothing new.
 DRAWS_KEPT = 64
 ADVICE = (
-    "Take the next batch in each step: `for inputs, labels in loader:`, not `next(iter(loader))`; "
-    "slice with the number of the step. Training on one batch on purpose is fine."
+    "Take the next batch in each step: `for inputs, labels in loader:`, not `next(iter(loader))`; or slice "
+    "the data by the number of the step. Training on one batch on purpose is fine."
 )
-SEED = " The seed is set again in each step, so all that is drawn at random is the same each time."
+SEED = " The seed is set again in each step, so every random draw repeats."
 SEED_ADVICE = (
-    "Set the seed once, before the loop over steps: `torch.manual_seed(0)` belongs neither into it nor into "
-    "what it calls."
+    "Set the seed once, before the loop over steps: neither the loop nor what it calls should call "
+    "`torch.manual_seed(0)`."
 )
 
 
@@ -77,12 +77,12 @@ class InputRepeatedBatch(Rule):
 
     def _judge(self, history: History) -> Sign:
         batches = last_of(history, LOADER_BATCHES)
-        more = f" Yet there are {batches:.0f} batches in the data." if batches > 1 else ""
+        more = f" Yet the data have {batches:.0f} batches." if batches > 1 else ""
         why = SEED if self._is_seeded() else self._why(history, batches)
         return Sign(
             Severity.WARNING if why else Severity.INFO,
-            f"The last {self._looks} batches that were looked at are the same one ("
-            f"{self.limits.steps:.0f} are enough to say so).{more}{why}",
+            f"The last {self._looks} batches that were sampled are the same ({self.limits.steps:.0f} are "
+            f"enough).{more}{why}",
             SEED_ADVICE if why is SEED else ADVICE,
             {
                 "same batches in a row": Evidence(float(self._looks), self.limits.steps),
@@ -102,9 +102,9 @@ class InputRepeatedBatch(Rule):
         restarts = last_of(history, LOADER_RESTARTS)
         if batches > 1 and restarts >= self.limits.restarts * history.steps:
             times = counted(restarts, "time")
-            return f" Its iterator was made anew {times}: each time it begins with the first batch."
+            return f" The loader was restarted {times}, each time from its first batch."
         is_slice = last_of(history, BATCH_IS_SLICE) == 1.0 and self._slice < self.limits.slice_share
-        return " Yet it is a part of a bigger tensor." if is_slice else ""
+        return " Yet it is a slice of a larger tensor." if is_slice else ""
 
 
 def last_of(history: History, name: str) -> float:
@@ -129,7 +129,7 @@ LOADING = (
     "the loop itself prints, saves or pauses between two steps, do that less often."
 )
 WITHOUT_LOADER = (
-    "No loader was seen, so look at what stands between two steps. If it makes the batch, "
+    "No loader was seen, so look at the code between two steps. If it makes the batch, "
     f"{Idiom.LET_LOADER_WORK}, or do it once before the training. If it prints, saves, pauses or trains "
     "something else, do that less often."
 )
@@ -169,9 +169,9 @@ class DataWait(Rule):
             return None
         return Sign(
             Severity.WARNING if share >= limit else Severity.INFO,
-            f"In half of the last {len(known)} steps, {percent(share)} of the time or more ({span(wait)}) "
-            f"went by before the model got its batch ({percent(limit)} is too much): it waits for data, "
-            "or for what else the loop does between two steps.",
+            f"In half of the last {len(known)} steps, the model waited for its batch for {percent(share)} "
+            f"of the time or more ({span(wait)}; {percent(limit)} is too much): for data, or for other "
+            "work that the loop does between two steps.",
             LOADING if has_loader else WITHOUT_LOADER,
             {
                 "share of the step time": Evidence(share, limit),

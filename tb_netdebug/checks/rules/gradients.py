@@ -75,10 +75,10 @@ class ZeroGradients(Rule):
             f"The gradients of {what} ({percent(share)} of the weights) have been exactly 0 in every sampled "
             f"step since step {since} (more than {percent(self.limits.share)} of the weights for "
             f"{self.limits.looks:.0f} sampled steps is too many): these weights cannot learn.",
-            f"Look at what stands behind these layers on the way to the loss. {Idiom.ROUND}, sign, argmax, "
-            "a comparison and a clamp outside of its range have the slope 0; so have ReLU units that are "
-            "never active and a loss that is multiplied by 0. Leave it out and see whether the gradients "
-            "come back.",
+            f"Look at the operations between these layers and the loss. {Idiom.ROUND}, sign, argmax, a "
+            "comparison and a clamp outside its range have slope 0; so do ReLU units that are never "
+            "active, and a loss that is multiplied by 0. Remove such operations and see whether the "
+            "gradients come back.",
             {
                 "share of weights without gradient": Evidence(share, self.limits.share),
                 "sampled steps": Evidence(float(self._zero.looks[stuck].min()), self.limits.looks),
@@ -126,10 +126,10 @@ class NoGradient(Rule):
     def _detached(self) -> Sign:
         return Sign(
             Severity.ERROR,
-            "The loss does not know how it was computed (it has no grad_fn): 0 of the weights get a "
+            "The loss has no grad_fn, so the way back to the weights is lost: 0 of the weights get a "
             "gradient from it.",
             "Look for .detach(), .item(), .numpy(), torch.no_grad() or a new torch.tensor(...) between the "
-            "model and the loss, and for argmax or a comparison: they all cut the way back.",
+            "model and the loss, and for argmax or a comparison: each of them cuts the way back.",
             {"gradients": Evidence("none")},
             sureness=0.98,
         )
@@ -147,9 +147,9 @@ class NoGradient(Rule):
         is_much = is_first or share_cut >= self.limits.share
         whose = agree(len(names), "its layer is", "their layers are")
         if without or (called_without_grad and not cut):
-            why = f"{whose} called inside of torch.no_grad() only"
+            why = f"{whose} called only inside torch.no_grad()"
         elif cut:
-            why = f"{whose} called, but nothing of the loss comes back through what is put out"
+            why = f"{whose} called, but no gradient comes back to the output"
         else:
             why = f"{whose} never called"
         first = " The first layer is one of them." if is_first else ""
@@ -223,8 +223,8 @@ class GradNotCleared(Rule):
         has_grown = growth >= self.limits.growth
         return Sign(
             Severity.ERROR if has_grown else Severity.WARNING,
-            f"In {percent(share)} of the last steps the gradients of the step before were still there (more "
-            f"than {percent(self.limits.share)} is too many): backward() adds to what is there, so each step "
+            f"In {percent(share)} of the last steps the gradients of the previous step were still there "
+            f"(more than {percent(self.limits.share)} is too many): backward() adds to them, so each step "
             "follows the sum of all gradients so far."
             + (
                 f" Their size has grown {number(growth, 2)}-fold ({number(self.limits.growth)}-fold is a "

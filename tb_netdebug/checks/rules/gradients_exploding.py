@@ -89,8 +89,8 @@ class ExplodingGradients(Rule):
         highest = curve.highest if curve is not None else math.nan
         return self._sign(
             f"The norm (overall size) of the gradients was {number(highest)} (more than "
-            f"{number(self.limits.norm)} is too much): one step with them replaced the weights altogether, "
-            "and the loss grew.",
+            f"{number(self.limits.norm)} is too much): a single step with them overwrote the weights, and "
+            "the loss grew.",
             {"gradient norm": Evidence(highest, self.limits.norm)},
             since=self._replaced,
         )

@@ -98,19 +98,15 @@ class VanishingGradients(Rule):
         since: int,
     ) -> Sign:
         change = f" In a step they change by {percent(moved)} of their size." if moved > 0 else ""
-        far = (
-            f"is {number(1 / ratio, 2)} times smaller than"
-            if ratio > FADED
-            else "has faded to nothing beside"
-        )
+        far = f"is {number(1 / ratio, 2)} times smaller than" if ratio > FADED else "has vanished beside"
         return Sign(
             Severity.WARNING,
             f"The gradient of {known.names[first]}, one of the first layers, {far} that of "
-            f"{known.names[last]} ({number(1 / self.limits.ratio)} times smaller is too much): on its way "
-            f"back through the layers it fades away.{change} The loss does not fall.",
+            f"{known.names[last]} (limit: {number(1 / self.limits.ratio)} times): it fades on its way back "
+            f"through the layers.{change} The loss does not fall.",
             "Use ReLU, LeakyReLU or GELU instead of sigmoid or tanh between the layers; add a "
             "normalisation (BatchNorm, LayerNorm) and shortcuts (x + layer(x)); start the weights with "
-            f"{Idiom.HE_START}; or take fewer layers.",
+            f"{Idiom.HE_START}; or use fewer layers.",
             {
                 "gradient of the first against the last layers": Evidence(ratio, self.limits.ratio),
                 "change in a step against the size of the weights": Evidence(moved, self.limits.update),

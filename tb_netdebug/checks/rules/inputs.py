@@ -90,12 +90,11 @@ class InputConstant(Rule):
             return None
         return Sign(
             Severity.ERROR,
-            f"All words of the batch have the number {known[0][0]:.0f} ({self._constant} batches looked at; "
-            f"{self.limits.looks:.0f} are enough to say so): there is nothing in them that an answer could "
-            "be told from.",
-            "Look at one batch just before the model: `print(inputs[:2])`, and what these numbers stand for. "
-            "Often the vocabulary knows none of the words (upper and lower case, another tokenizer), or all "
-            "are padding.",
+            f"In {self._constant} batches, all words have the number {known[0][0]:.0f} "
+            f"({self.limits.looks:.0f} are enough): such inputs tell nothing about the answer.",
+            "Look at one batch just before the model: `print(inputs[:2])`, and at what these numbers stand "
+            "for. Often the vocabulary has none of the words (upper and lower case, another tokenizer), or "
+            "all are padding.",
             {"different words in the batch": Evidence(1.0, 2.0)},
             since=self._since,
             sureness=0.95,
@@ -108,9 +107,9 @@ class InputConstant(Rule):
         severity = Severity.ERROR if labels_vary else Severity.WARNING
         return Sign(
             Severity.INFO if has_other_inputs(history) else severity,
-            f"{seen} ({self._looks} batches looked at; {self.limits.looks:.0f} are enough to say so)"
+            f"{seen}, in {self._looks} batches ({self.limits.looks:.0f} are enough)"
             + (", while their labels differ" if labels_vary else "")
-            + ": there is nothing in them that an answer could be told from.",
+            + ": such inputs tell nothing about the answer.",
             "Look at one batch just before the model: `print(inputs.min(), inputs.max(), inputs.std())`. "
             "Often whole numbers were divided with //, a scaling was applied twice, or a buffer was never "
             "filled.",
@@ -205,8 +204,8 @@ class InputScale(Rule):
         )
         return Sign(
             severity,
-            f"The inputs are far from what layers are made for: {seen}. "
-            f"Large ones make large steps, and small features beside them go unheard.{effect}",
+            f"The inputs are far from the range that layers are made for: {seen}. Large inputs cause large "
+            f"steps, and small features beside them have no effect.{effect}",
             "Scale each feature to mean 0 and spread 1 with the numbers of the training data: "
             "`inputs = (inputs - mean) / std`; divide pictures by 255.",
             measures,

@@ -92,9 +92,9 @@ class LabelsSingleClass(Rule):
         severity = Severity.ERROR if is_sure else Severity.WARNING
         return Sign(
             Severity.INFO if is_put_together else severity,
-            f"All {only.labels} labels in the {counted(only.looks, 'batch', 'batches')} looked at so far are "
-            f"class {only.top:g}, though there are {classes} classes (at least 2 must occur): the network "
-            f"learns to say {only.top:g} to everything.",
+            f"All {only.labels} labels in the {counted(only.looks, 'batch', 'batches')} looked at so far "
+            f"are class {only.top:g}, though there are {classes} classes (at least 2 must occur): the "
+            f"network learns to answer {only.top:g} to everything.",
             "Look at the labels of a batch: `print(labels.unique(return_counts=True))`. Often the data are "
             "sorted (shuffle=True helps), filtered, or the wrong column is taken as the label.",
             {

@@ -60,11 +60,10 @@ class LabelsImbalanced(Rule):
             and not counted.loss < limits.share_of_baseline * counted.baseline
         )
         effect = (
-            f" In the last {counted.answered} batches looked at, the network gave this answer to everything "
-            f"({limits.looks:.0f} are enough to say so): its accuracy is the share of that class and says "
-            "nothing."
+            f" In the last {counted.answered} batches that were sampled, the network gave this answer to "
+            f"everything ({limits.looks:.0f} are enough): its accuracy is only the share of that class."
             if is_all_it_says
-            else " An accuracy of as much can be had without learning anything."
+            else " Giving this answer to everything is as accurate, without any learning."
         )
         share = counted.top_labels / counted.labels
         return Sign(

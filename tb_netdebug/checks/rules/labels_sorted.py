@@ -74,9 +74,9 @@ class LabelsSorted(Rule):
     def _sign(self, batches: Batches, words: str, seen: float, chance: float, limit: float) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"{words} with a chance of {percent(seen)}; were the data shuffled it would be about "
-            f"{percent(chance)} (more than {percent(limit)} is too much). The data come sorted by class: the "
-            "network learns one class at a time and forgets those before.",
+            f"{words} with a chance of {percent(seen)}; in shuffled data it would be about "
+            f"{percent(chance)} (more than {percent(limit)} is too much). The data are sorted by class: "
+            "the network learns one class at a time and forgets the others.",
             f"Shuffle: {Idiom.SHUFFLED}.",
             {
                 "chance that two labels are equal": Evidence(seen, limit),

@@ -12,7 +12,6 @@ from tb_netdebug.checks.curve import Curve
 from tb_netdebug.checks.evidence.headway import NEWEST, Headway, headway
 from tb_netdebug.checks.evidence.loss_course import course as course_of
 from tb_netdebug.checks.evidence.loss_shape import is_falling
-from tb_netdebug.checks.evidence.progress import mean
 from tb_netdebug.checks.finding import Evidence, Severity, Sign
 from tb_netdebug.checks.history import History
 from tb_netdebug.checks.rule import Rule, When
@@ -29,7 +28,7 @@ FROM_ZERO = 1e-5
 MOST_STEPS_AWAITED = 1024
 NOT_THE_RATE = Sign(
     Severity.INFO,
-    "This was no effect of the learning rate: by now the origin of the first NaN is known.",
+    "The learning rate was not the cause: the origin of the first NaN is now known.",
     "See `nonfinite-input`, `nonfinite-loss` or `nonfinite-activation`.",
     {},
     is_over=True,
@@ -95,8 +94,8 @@ class LearningRateZero(Rule):
             f"The learning rate is {number(rate_now(history), 2)} in every group of parameters, for "
             f"{counted(self._zeros, 'step')} now (more than {percent(self.limits.share)} of the highest is "
             f"needed to learn): the weights stand still.{fell}",
-            "Look at the schedule: is its length counted in batches or in epochs, as `scheduler.step()` is "
-            "called? And is an integer division in it? Print `scheduler.get_last_lr()`.",
+            "Check the schedule: is its length counted in batches or in epochs, as `scheduler.step()` is "
+            "called? Does it contain an integer division? Print `scheduler.get_last_lr()`.",
             {
                 "learning rate": Evidence(
                     rate_now(history), max(self.limits.rate, self.limits.share * self._highest)
@@ -192,7 +191,7 @@ class LearningRateHigh(Rule):
         if not self._is_said_of_gone and may_be_of_another(history, step):
             return None
         self._is_said_of_gone = True
-        return self._sign(history, course, Severity.ERROR, "the loss is no number any more")
+        return self._sign(history, course, Severity.ERROR, "the loss is no longer finite")
 
     def _is_too_late(self, history: History, step: int) -> bool:
         """Return whether the loss was lost long after the large steps, by a known operation.

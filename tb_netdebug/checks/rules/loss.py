@@ -77,8 +77,8 @@ class LossNegative(Rule):
         )
         return Sign(
             Severity.ERROR,
-            f"{loss_function(function)} returned {number(value, 4)} at step {step}; with what it is made "
-            "for, it is never below 0. Minimising it further teaches the network nothing.",
+            f"{loss_function(function)} returned {number(value, 4)} at step {step}; with valid arguments "
+            "it is never below 0. Minimising it further teaches the network nothing.",
             advice,
             evidence,
             where=(call.site,) if call.site else (),
@@ -91,7 +91,7 @@ class LossNegative(Rule):
             Severity.WARNING,
             f"The loss is minus what {loss_function(call.function)} returned ({number(lowest, 4)}; "
             "below 0 is too low): each step makes the answers worse.",
-            "Take away the minus sign before the loss. If it is there on purpose (to attack a network), this "
+            "Remove the minus sign before the loss. If it is there on purpose (to attack a network), this "
             'is no fault: checks={"loss-negative": False}.',
             {"loss": Evidence(lowest, -self.limits.below)},
             since=since,
@@ -101,10 +101,9 @@ class LossNegative(Rule):
     def _unknown(self, lowest: float) -> Sign:
         return Sign(
             Severity.INFO,
-            f"The loss is negative ({number(lowest, 4)}; below 0 is worth a look). Likelihoods of numbers, "
-            "rewards and games have such losses, errors and distances have not.",
-            "If your loss is an error or a distance, look for a wrong sign, or for a logarithm that is "
-            "missing before it.",
+            f"The loss is negative ({number(lowest, 4)}; below 0 is worth a look). Log-likelihoods of "
+            "numbers, rewards and adversarial losses may be negative, errors and distances may not.",
+            "If your loss is an error or a distance, look for a wrong sign or a missing logarithm.",
             {"loss": Evidence(lowest, -self.limits.below)},
             sureness=0.5,
         )

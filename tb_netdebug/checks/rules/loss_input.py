@@ -69,7 +69,7 @@ class LossInputSoftmaxed(Rule):
             return
         error = number(look["row_sum_error"], 1)
         seen = (
-            f"Every row that {loss_function(look.function)} was given adds up to 1 (to within {error}; "
+            f"Every row given to {loss_function(look.function)} adds up to 1 (to within {error}; "
             f"{number(limit, 1)} is near enough)"
         )
         yield twice(look.call, seen, {"distance of row sums from 1": Evidence(look["row_sum_error"], limit)})
@@ -124,11 +124,11 @@ def twice(call: LossCallFact, seen: str, evidence: dict[str, Evidence]) -> Sign:
     lowest = lowest_loss(call.num_classes)
     return Sign(
         Severity.ERROR,
-        f"{seen}: {Idiom.CROSS_ENTROPY} is given probabilities, but it expects scores and makes "
-        "probabilities of them itself (softmax). So softmax is applied twice: even a perfect answer has a "
-        f"loss of {lowest:.2f} instead of 0, and gradients are small.",
+        f"{seen}: {Idiom.CROSS_ENTROPY} is given probabilities, but it expects raw scores and applies "
+        f"softmax itself. Softmax is applied twice: even a perfect answer has a loss of {lowest:.2f} "
+        "instead of 0, and gradients are small.",
         f"Remove the softmax before the loss: return the output of the last {Idiom.LINEAR} layer as it is, "
-        "and call softmax only where you need probabilities, such as for showing them.",
+        "and call softmax only where you need probabilities, for example to show them.",
         {**evidence, "lowest loss that can be reached": Evidence(lowest, 0.0)},
         where=(call.site or "cross_entropy",),
         sureness=0.98,
@@ -145,9 +145,9 @@ def squashed(
 ) -> Sign:
     return Sign(
         Severity.ERROR,
-        f"{seen}: {Idiom.BINARY_CROSS_ENTROPY_WITH_LOGITS} is given probabilities, but it expects scores "
-        "and applies the sigmoid itself. Twice applied, it answers between 0.50 and 0.73 only: a certain "
-        "no cannot be said.",
+        f"{seen}: {Idiom.BINARY_CROSS_ENTROPY_WITH_LOGITS} is given probabilities, but it expects raw "
+        "scores and applies the sigmoid itself. Applied twice, it gives answers from 0.50 to 0.73 only: "
+        "never a certain no.",
         f"Remove the sigmoid before the loss, or {Idiom.USE_PROBABILITIES}. Without the sigmoid, an answer "
         "is yes when the score is above 0.",
         evidence,
@@ -160,8 +160,8 @@ def squashed(
 def harmless(call: LossCallFact, evidence: dict[str, Evidence]) -> Sign:
     return Sign(
         Severity.INFO,
-        f"The input comes out of a LogSoftmax, and {Idiom.CROSS_ENTROPY} applies log-softmax itself. 2 of "
-        "them give the same as 1: the second only costs time.",
+        f"The input comes out of a LogSoftmax, and {Idiom.CROSS_ENTROPY} applies log-softmax itself. "
+        "Applying it 2 times gives the same result as once: the second one only costs time.",
         f"Remove one of them: either drop the LogSoftmax layer, or {Idiom.KEEP_LOG_SOFTMAX}.",
         evidence,
         where=(call.site or "cross_entropy",),
@@ -220,8 +220,8 @@ def clipped(look: LossSample, limit: float) -> Sign:
     return Sign(
         Severity.ERROR,
         f"{Idiom.BINARY_CROSS_ENTROPY} is given raw scores from {number(low)} to {number(high)}, but it "
-        f"expects probabilities from 0 to 1 ({number(limit)} beyond is rounding). It takes what is below "
-        "for 0 and what is above for 1, and such answers get no gradient.",
+        f"expects probabilities from 0 to 1 ({number(limit)} beyond is rounding). It takes lower scores "
+        "for 0 and higher ones for 1, and those get no gradient.",
         'End the network in a sigmoid, `Dense(1, activation="sigmoid")`, or keep the scores and tell the '
         "loss: `keras.losses.BinaryCrossentropy(from_logits=True)`.",
         {"lowest input": Evidence(low, 0.0), "highest input": Evidence(high, 1.0)},
@@ -240,7 +240,7 @@ def unprepared(look: LossSample, seen: str, evidence: dict[str, Evidence]) -> Si
     return Sign(
         Severity.ERROR,
         f"{loss_function(look.function)} is given {given}, but {Idiom.EXPECTS_LOG_PROBABILITIES}; {seen}. "
-        "The loss has no lowest value then, and says nothing of how good the answers are.",
+        "The loss then has no lower bound, and does not show how good the answers are.",
         f"{Idiom.GIVE_LOG_PROBABILITIES}"
         + (f", {Idiom.OR_GIVE_SCORES}." if look.function == "nll_loss" else "."),
         evidence,

@@ -76,8 +76,8 @@ class LossInputRange(Rule):
             yield Sign(
                 Severity.ERROR,
                 f"{loss_function(look.function)} is given targets from {number(low)} to {number(high)}, "
-                "but it expects them between 0 (no) and 1 (yes). Beyond that the loss can fall below 0 "
-                "without end.",
+                "but it expects them between 0 (no) and 1 (yes). Outside that range the loss can fall "
+                "below 0 without end.",
                 "Bring the targets to 0 and 1, for example `(target > 0).float()`, or use a loss for "
                 f"numbers such as {Idiom.MSE_LOSS}.",
                 {"lowest target": Evidence(low, 0.0), "highest target": Evidence(high, 1.0)},
@@ -141,9 +141,9 @@ def unreachable(look: LossSample, reach: Range, is_known: bool, margin: float, *
     is_hopeless = not reach[0] - margin <= look["target_mean"] <= reach[1] + margin
     return Sign(
         Severity.ERROR if is_hopeless else Severity.WARNING,
-        f"The targets go from {number(low)} to {number(high)}, but {source} gives numbers {span} only: what "
-        "lies beyond can never be met.",
-        f"Remove the activation behind the last {Idiom.LINEAR} layer, or scale the targets into its range "
+        f"The targets go from {number(low)} to {number(high)}, but {source} gives numbers {span} only: "
+        "targets beyond can never be reached.",
+        f"Remove the activation behind the last {Idiom.LINEAR} layer, or scale the targets into its range, "
         "and the answers back.",
         {
             "lowest target": Evidence(low, reach[0] - margin if math.isfinite(reach[0]) else None),
@@ -165,7 +165,7 @@ def other_classes(history: History) -> Iterator[Sign]:
     call, classes = known[0]
     yield Sign(
         Severity.WARNING,
-        f"The network gives scores for {classes} classes, but watch() was told of {wanted} (num_classes).",
+        f"The network gives scores for {classes} classes, but watch() was given num_classes={wanted}.",
         "Give the last layer as many outputs as there are classes, or correct num_classes in watch().",
         {"classes of the scores": Evidence(float(classes), float(wanted))},
         where=(call.site or call.function,),

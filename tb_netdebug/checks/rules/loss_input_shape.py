@@ -68,7 +68,7 @@ def crossed(
     return Sign(
         severity,
         f"{loss_function(function)} is given predictions of shape {list(given)} and targets of shape "
-        f"{list(wanted)}. They are stretched to each other's shape, so {pairs} pairs are compared where "
+        f"{list(wanted)}. They are broadcast to one shape, so {pairs} pairs are compared where "
         f"{math.prod(wanted)} targets are meant: each prediction is pulled to the mean of targets that are "
         "not its own.",
         f"Give both the same shape, for example `{called}({Idiom.SQUEEZED_OUTPUT}, "
@@ -88,9 +88,9 @@ def subtracted(fact: DifferenceFact) -> Sign:
     given, made = fact.prediction_shape, fact.shape
     return Sign(
         Severity.ERROR,
-        f"The loss subtracts predictions of shape {list(given)} and targets, and that makes {list(made)}: "
-        f"{math.prod(made)} pairs are compared where {math.prod(given)} are meant, so each prediction is "
-        "pulled to the mean of targets that are not its own.",
+        f"The difference between predictions of shape {list(given)} and targets has the shape "
+        f"{list(made)}: {math.prod(made)} pairs are compared where {math.prod(given)} are meant, so each "
+        "prediction is pulled to the mean of targets that are not its own.",
         f"Give both the same shape, for example `{Idiom.SQUEEZED_OUTPUT} - target` or `output - "
         f"{Idiom.TARGET_AS_OUTPUT}`; or {Idiom.USE_A_LOSS_THAT_WARNS}. If all pairs are meant, say so: "
         f"`{Idiom.PAIR_ALL}`.",
@@ -108,8 +108,8 @@ def always_one(call: LossCallFact) -> Sign:
     return Sign(
         Severity.ERROR,
         "The network ends in a softmax of 1 unit (at least 2 are needed): its output is always 1, whatever "
-        "the input is. Even where the loss falls, because Keras takes the score behind it, predict() gives "
-        "1 for each input.",
+        "the input is. Keras computes the loss from the score before the softmax, so it may fall, but "
+        "predict() gives 1 for each input.",
         'For yes or no, end in a sigmoid: `Dense(1, activation="sigmoid")`; or give the last layer as many '
         "units as there are classes.",
         {"units of the softmax": Evidence(1.0, 2.0)},

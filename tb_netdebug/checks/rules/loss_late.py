@@ -91,9 +91,9 @@ class Overfitting(Rule):
         return Sign(
             Severity.ERROR if rise >= self.limits.error_rise else Severity.WARNING,
             f"{shown} was lowest at step {since} ({number(best, 4)}) and has risen by {percent(rise)} or "
-            f"more since (more than {percent(self.limits.rise)} is too much), while the loss on the training "
-            f"data fell from {number(training[0], 4)} to {number(training[1], 4)}: the network learns its "
-            "examples by heart.",
+            f"more since (more than {percent(self.limits.rise)} is too much), while the loss on the "
+            f"training data fell from {number(training[0], 4)} to {number(training[1], 4)}: the network "
+            "memorizes its training examples.",
             f"Keep the weights of step {since} (early stopping). To get further: more or augmented data, "
             f"`weight_decay=1e-2`, {Idiom.DROPOUT}, or a smaller network.",
             {
@@ -158,13 +158,13 @@ class LossPlateau(Rule):
                     f"{percent(1 / self.limits.rate_cut)} of what it was ({number(curve.highest, 1)}), and "
                     f"at step {cut} the loss was still falling.",
                     "Let the learning rate fall later or less: give the scheduler the number of steps that "
-                    "you train for, and see whether `scheduler.step()` is called once a batch or once an "
-                    "epoch, as its settings mean it.",
+                    "you train for, and check that `scheduler.step()` is called as its settings mean it: "
+                    "once a batch or once an epoch.",
                 )
         ratio = update_ratio(history)
         if ratio is not None and ratio < LEAST_UPDATE:
             return (
-                f" No tensor of weights changes by more than {percent(ratio)} of its size in a step.",
+                f" No weight tensor changes by more than {percent(ratio)} of its size in a step.",
                 "Raise the learning rate, or see which layers get gradients.",
             )
         return "", ""
@@ -194,7 +194,7 @@ class LossPlateau(Rule):
             f"does not count).{why}",
             advice
             or "It may be as low as it gets. To find out, raise the learning rate for a while, or train a "
-            "larger network: if both change nothing, the rest is noise in the data.",
+            "larger network: if neither changes anything, the rest is noise in the data.",
             {
                 "loss": Evidence(level, limits.level * seen.start),
                 "steps without a fall": Evidence(float(count), float(limits.window)),

@@ -132,14 +132,14 @@ class LossAtChance(Rule):
         is_error = lasted >= self.limits.error_steps
         return Sign(
             Severity.ERROR if is_error else Severity.WARNING,
-            f"After {lasted} steps the loss is {number(values.mean(), 4)}. The best answer that ignores the "
-            f"inputs, always the same, would get {number(chance, 4)} (less than {percent(self.limits.below)} "
-            "below that counts as guessing). The network has learned nothing of how targets depend on "
+            f"After {lasted} steps the loss is {number(values.mean(), 4)}. The best constant answer, which "
+            f"ignores the inputs, would get {number(chance, 4)} (less than {percent(self.limits.below)} "
+            "below that counts as guessing). The network has not learned how targets depend on "
             f"inputs{why}.",
-            "First see whether it can learn 16 examples by heart: train on one batch only; the "
-            "loss must go to about 0. If it does not, look at the learning rate (try 10 times more and less) "
-            "and at the path from inputs to loss. If it does, check that inputs and labels belong together: "
-            "print a few pairs as they enter the loss.",
+            "First see whether it can memorize 16 examples: train on one batch only; the loss must go to "
+            "about 0. If it does not, look at the learning rate (try 10 times more and less) and at the "
+            "path from inputs to loss. If it does, check that inputs and labels belong together: print a "
+            "few pairs as they enter the loss.",
             evidence,
             since=seen.first_step,
             sureness=0.9 if is_error or why else 0.75,
@@ -256,7 +256,7 @@ class NotLearning(Rule):
             f"fall by less than {percent(self.limits.fall)}, or no larger than chance explains, does not "
             f"count{why}.",
             f"Check in this order: {Idiom.IS_OPTIMIZED}; is the learning rate far too small or too large "
-            "(try 10 times more and 10 times less); can the network learn one single batch by heart?",
+            "(try 10 times more and 10 times less); can the network memorize a single batch?",
             {
                 "loss": Evidence(mean, seen.start * (1.0 - self.limits.fall)),
                 "loss at the start": Evidence(seen.start),

@@ -86,7 +86,9 @@ class DivergingLoss(Rule):
         last = seen.values[-3:]
         if last[-1] < 10.0 * factor * start or not (np.diff(last) > 0).all():
             return None
-        return self._sign(seen, float(last[-1]), start, factor, Severity.ERROR, end=" and then was no number")
+        return self._sign(
+            seen, float(last[-1]), start, factor, Severity.ERROR, end=" and then was no longer finite"
+        )
 
     def _sign(
         self, seen: LossCurve, level: float, start: float, factor: float, severity: Severity, end: str = ""
@@ -97,8 +99,8 @@ class DivergingLoss(Rule):
         return Sign(
             severity,
             f"The loss has climbed to {number(level, 4)}{end}, {number(level / start)} times the "
-            f"{number(start, 4)} of an untrained network (more than {number(factor)} times is too much): the "
-            "training runs away.",
+            f"{number(start, 4)} of an untrained network (more than {number(factor)} times is too much): "
+            "the training diverges.",
             LOWER_RATE,
             {"loss": Evidence(level, factor * start), "loss at the start": Evidence(start)},
             since=int(since),
@@ -122,8 +124,9 @@ class DivergingLoss(Rule):
         self._is_lost = True
         return Sign(
             Severity.WARNING,
-            f"The loss was down to {number(seen.best, 4)} and is back at {number(level, 4)}, where it began "
-            f"({number(seen.start, 4)}), for {len(recent)} steps: what was learned is lost.",
+            f"The loss had come down to {number(seen.best, 4)}, and for {len(recent)} steps it has been "
+            f"back at {number(level, 4)}, where it began ({number(seen.start, 4)}): what was learned is "
+            "lost.",
             LOWER_RATE,
             {
                 "loss": Evidence(level, limits.returned * seen.start),

@@ -123,9 +123,9 @@ class LossAtChanceStart(Rule):
         return [
             Sign(
                 Severity.WARNING,
-                f"The outputs of the untrained network spread {number(width / size)} times as wide as the "
-                f"targets are large (more than {number(self.limits.wide)} times is too much): the first loss "
-                f"is {number(value)}{of_each}, a constant answer would get {number(guess)}.",
+                f"The spread of the untrained network's outputs is {number(width / size)} times the size "
+                f"of the targets (more than {number(self.limits.wide)} times is too much): the first loss "
+                f"is {number(value)}{of_each}; a constant answer would get {number(guess)}.",
                 "Make the first outputs small: a smaller initialisation of the last layer, or inputs of mean "
                 "0 and spread 1.",
                 {

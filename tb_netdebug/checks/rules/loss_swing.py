@@ -99,7 +99,7 @@ class LossSpike(Rule):
         times = "Once" if self._spikes == 1 else f"{self._spikes} times"
         return Sign(
             Severity.WARNING if is_bad else Severity.INFO,
-            f"{times} the loss jumped far above all before and came down again, up to "
+            f"{times} the loss jumped far above all earlier values and came down again, up to "
             f"{number(self._highest, 4)}: {number(ratio)} times that of the untrained network (more than "
             f"{number(limits.above_start)} times, and {number(limits.above_highest)} times the highest of "
             "the steps before, is a spike).",
@@ -199,8 +199,8 @@ class LossOscillating(Rule):
             f"spread of more than {percent(least)} of the mean is too much).",
             "That is one pass over the data: some batches are harder than others. Use `shuffle=True`."
             if is_epoch
-            else "Lower the learning rate (10 times to begin with) or the momentum: steps go past the lowest "
-            "point and back. If the rate is fine, see whether batches come in an order, such as one class "
+            else "Lower the learning rate (10 times to begin with) or the momentum: the steps overshoot "
+            "the minimum. If the rate is fine, see whether the batches are ordered, such as one class "
             "after the other: use `shuffle=True`.",
             {
                 "spread of the loss beside its mean": Evidence(variation(recent), least),

@@ -73,8 +73,7 @@ class MemoryGrowth(Rule):
             f"{size(float(floors[-1]))}, in each of {windows} parts of the training (more than "
             f"{size(limits.megabytes * MB)} is too much): something is kept from every step.",
             "Keep numbers, not tensors: `losses.append(loss.item())` or `loss.detach()`; a loss that is "
-            "kept keeps its whole graph of calculations. Look also for lists and caches that nobody "
-            "empties.",
+            "kept keeps its whole graph in memory. Look also for lists and caches that are never emptied.",
             {
                 "growth in bytes": Evidence(whole, limits.megabytes * MB),
                 "bytes a step": Evidence(whole / max(step - first, 1)),
@@ -141,9 +140,9 @@ class MemoryPressure(Rule):
             return
         yield Sign(
             Severity.WARNING,
-            f"The host has {size(left[-1])} of memory left (less than {size(limit)} is too little), and this "
-            f"process takes {size(taken)}: soon the system slows down, or ends a process.",
-            "Make batches smaller, use fewer workers in the DataLoader, load data piece by piece; or end "
+            f"The host has {size(left[-1])} of memory left (less than {size(limit)} is too little), and "
+            f"this process takes {size(taken)}: the system will soon slow down, or kill a process.",
+            "Use smaller batches or fewer workers in the DataLoader, load the data in pieces, or close "
             "other programs.",
             {"bytes left": Evidence(float(left[-1]), limit), "bytes of this process": Evidence(taken)},
             where=(HOST_AVAILABLE,),
@@ -160,10 +159,10 @@ class MemoryPressure(Rule):
             return
         yield Sign(
             Severity.WARNING if share >= limits.device_share else Severity.INFO,
-            f"{percent(share)} of the memory of {used.name.split('/')[1]} is taken "
-            f"({percent(limits.device_share)} is too much): a batch that is a little bigger ends the "
-            "training.",
-            "Make batches smaller and accumulate gradients, use mixed precision (torch.autocast), or "
+            f"{percent(share)} of the memory of {used.name.split('/')[1]} is in use "
+            f"({percent(limits.device_share)} is too much): a slightly larger batch would run out of "
+            "memory.",
+            "Use smaller batches and accumulate gradients, use mixed precision (torch.autocast), or "
             "recompute activations (torch.utils.checkpoint).",
             {"share of the device's memory": Evidence(share, limits.device_share)},
             where=(used.name,),

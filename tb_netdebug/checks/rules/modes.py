@@ -67,8 +67,8 @@ class EvalModeTraining(Rule):
             Severity.INFO if is_meant else Severity.ERROR,
             f"{in_eval:.0f} of {modules:.0f} dropout and batch-norm layers{remark(names)} "
             f"{agree(in_eval, 'is', 'are')} in eval mode while the model trains "
-            f"({percent(self.limits.share)} is too many): dropout does nothing, and batch "
-            "norm uses statistics that are never brought up to date.",
+            f"({percent(self.limits.share)} is too many): dropout does nothing, and batch norm uses "
+            "statistics that are never updated.",
             f"{Idiom.USE_TRAINING_MODE}.",
             {"layers in eval mode": Evidence(in_eval, self.limits.share * modules)},
             where=names,
@@ -131,11 +131,11 @@ class TrainModeEvaluating(Rule):
     def _dropping(self, places: Names) -> Sign:
         return Sign(
             Severity.WARNING,
-            f"The model was evaluated in eval mode, and yet {counted(len(places), 'line')} of it went on "
-            f"dropping units at random (0 are right): {listed(places)}. There, dropout is called without "
-            "`training=`, which is True unless it is said. The loss of the evaluation is wrong.",
-            "Write `F.dropout(x, p, training=self.training)`, or use an `nn.Dropout` layer, which knows its "
-            "mode. Where it is meant, as for many samples of one answer, write `training=True`.",
+            f"The model was evaluated in eval mode, but {counted(len(places), 'line')} of it still dropped "
+            f"units at random (0 are right): {listed(places)}. There, dropout is called without "
+            "`training=`, which is True by default. The loss of the evaluation is wrong.",
+            "Write `F.dropout(x, p, training=self.training)`, or use an `nn.Dropout` layer, which knows "
+            "its mode. Where it is intended, for example to draw several answers, write `training=True`.",
             {"lines that drop units in eval mode": Evidence(float(len(places)), 0.0)},
             since=self._evaluated,
             sureness=0.85,
@@ -145,9 +145,9 @@ class TrainModeEvaluating(Rule):
         return Sign(
             Severity.WARNING,
             f"At step {self._since} the model was evaluated in train mode{remark(names)}, in "
-            f"{counted(self._calls, 'call')} without gradients (0 are right): dropout leaves out units at "
-            "random, and batch norm mixes the examples of a batch and learns from data that it is tested "
-            "on. The loss of the evaluation is wrong.",
+            f"{counted(self._calls, 'call')} without gradients (0 are right): dropout drops units at "
+            "random, and batch norm uses the statistics of each batch and learns from the data that it is "
+            "tested on. The loss of the evaluation is wrong.",
             "Call `model.eval()` before an evaluation and `model.train()` after it.",
             {"calls in train mode": Evidence(self._calls, 0.0)},
             where=names,

@@ -38,8 +38,8 @@ from tb_netdebug.core.records.scalar_names import (
 )
 from tb_netdebug.core.records.step import Kind, StepRecord
 
-TAKEN_UP = " Unless this step is left out, the weights take up NaN from here on."
-UNHARMED = " The gradients of this step are numbers all the same, so it brings no NaN into the weights."
+TAKEN_UP = " Unless this step is left out, it writes NaN into the weights."
+UNHARMED = " The gradients of this step are finite, so it writes no NaN into the weights."
 
 
 class NonfiniteLoss(Rule):
@@ -93,7 +93,7 @@ class NonfiniteLoss(Rule):
 
     def _sign(self, history: History, record: StepRecord, name: str, value: float) -> Sign:
         last = last_finite(history, name, record.step)
-        before = "" if last is None else f"; the last one that was a number was {number(last, 4)}"
+        before = "" if last is None else f"; the last finite loss was {number(last, 4)}"
         origin = traced_origin(history, record.step)
         place = "" if origin is None else of_loss(origin)
         evidence = {**({} if origin is None else origin.evidence()), "loss": Evidence(value)}
@@ -103,7 +103,7 @@ class NonfiniteLoss(Rule):
                 Severity.INFO,
                 f"The loss of step {record.step} was {text(value)}{before}, and {who} left this step "
                 f"out.{place}",
-                "Nothing, as long as it is rare: mixed precision now and then goes beyond what 16 bits hold.",
+                "Do nothing while it is rare: mixed precision now and then exceeds what 16 bits can hold.",
                 evidence,
                 since=record.step,
                 sureness=0.5,
@@ -150,10 +150,10 @@ class NonfiniteGradient(Rule):
             opening = ""
         places = tuple(sample.series.name for sample in nonfinite(record, Kind.GRADIENT))[:MOST_NAMED]
         loss = record.scalars.get(LOSS, math.nan)
-        but = " although the loss is a number" if math.isfinite(loss) else ""
+        but = " although the loss is finite" if math.isfinite(loss) else ""
         return Sign(
             Severity.ERROR,
-            f"{counted(count, 'value')} of the gradients {agree(count, 'is', 'are')} NaN (no number) or "
+            f"{counted(count, 'value')} of the gradients {agree(count, 'is', 'are')} NaN or "
             f"infinite{but}.{of_gradient(origin, record.step)} The optimizer writes them into the weights, "
             "and the network is lost.",
             "Look at the operations behind the layers named here: sqrt, norm, log, division and x ** y "
@@ -212,9 +212,9 @@ class NonfiniteWeight(Rule):
         return Sign(
             Severity.ERROR,
             f"{counted(count, 'value')} ({percent(share)}) of {counted(bad.sum(), 'weight tensor')} "
-            f"{agree(count, 'is', 'are')} NaN (no number) or infinite; 0 should be. Every "
-            "output that they touch is NaN as well: the network cannot recover.",
-            "Go back to the last checkpoint from before this step, and cure what came first: see the first "
+            f"{agree(count, 'is', 'are')} NaN or infinite (0 should be). Every output that they touch is "
+            "NaN as well: the network cannot recover.",
+            "Go back to the last checkpoint from before this step, and fix what came first: see the first "
             "finding, or lower the learning rate and clip the gradients.",
             {"values that are no numbers": Evidence(count, 0.0)},
             known.chosen(bad)[:MOST_NAMED],
@@ -253,9 +253,9 @@ def left_out_sign(
     return Sign(
         Severity.WARNING,
         f"{message}{LEFT_OUT}",
-        "Look at the layer and the batch of this step. The training goes on without it, but what is left "
-        "out is not learned from. Usual reasons: NaN in the data; log(0), x / 0 or sqrt(0), cured by log(x "
-        f"+ 1e-8) or {Idiom.CLAMP}.{'' if origin is None else origin.opening()}",
+        "Look at the layer and the batch of this step. The training goes on without it, but learns nothing "
+        "from it. Usual reasons: NaN in the data; log(0), x / 0 or sqrt(0), cured by log(x + 1e-8) or "
+        f"{Idiom.CLAMP}.{'' if origin is None else origin.opening()}",
         evidence or ({} if origin is None else origin.evidence()),
         since=step,
         sureness=0.95,
@@ -278,7 +278,7 @@ def of_gradient(origin: TracedOrigin | None, step: int) -> str:
     if averaged or origin is None or origin.what != "gradient" or origin.step != step:
         return averaged
     if origin.operation:
-        return f" They came up on the way back{origin.operation_text(' in')}, which was given finite ones."
+        return f" They appeared on the way back{origin.operation_text(' in')}, which was given finite ones."
     advice = "" if origin.follows else ' (check_numerics="ops" names the operation)'
     return f" On the way back from the loss, {origin.layer} is the first with such gradients{advice}."
 
@@ -325,15 +325,15 @@ def writers(history: History, origin: TracedOrigin) -> str:
     if origin.was_updated:
         advice = "" if origin.follows else '; check_numerics="ops" names the operation that makes such'
         return (
-            f"The update of step {step - 1} wrote it, by a gradient that was not finite: what the optimizer "
-            f"keeps of its gradients is not, either{advice}."
+            f"The update of step {step - 1} wrote it, from a gradient that was not finite: the optimizer's "
+            f"state is not finite either{advice}."
         )
     curve = history.curve(NONFINITE_GRADIENTS)
     before = {} if curve is None else dict(zip(curve.steps, curve.values, strict=True))
     if before.get(step - 1) == 0.0:
         return (
-            f"The gradients of step {step - 1} were finite, so code between the steps wrote it, or an update "
-            "that was too big for its type."
+            f"The gradients of step {step - 1} were finite, so code between the steps wrote it, or an "
+            "update that was too large for its type."
         )
     return f"The update of step {step - 1} wrote it, or code between the steps."
 

@@ -71,7 +71,7 @@ class NonfiniteActivation(Rule):
             when = f"at step {origin.step}{origin.on_rank}"
             made = f"{origin.layer} made {origin.made_of} {when}{origin.operation_text()}"
             before = f"; it was there before {origin.before}" if origin.before else ""
-            weights = " and weights" if origin.parameters_known else "; nobody looked at its weights before"
+            weights = " and weights" if origin.parameters_known else "; its weights were not checked before"
             message = f"{made}, from finite inputs{weights}{before}."
         where = (origin.where,) if origin.where else ()
         return self._sign(
@@ -90,8 +90,8 @@ class NonfiniteActivation(Rule):
         if bad and not were_weights_lost(history, record.step):
             ordered = history.layers.in_order(bad)
             text = (
-                f"{counted(len(bad), 'layer puts', 'layers put')} out NaN (no number) or infinity, the first "
-                f"of them {named(ordered[0])}."
+                f"{counted(len(bad), 'layer puts', 'layers put')} out NaN or infinity, starting with "
+                f"{named(ordered[0])}."
             )
             evidence = {"value": Evidence("NaN or Inf")}
             where = tuple(ordered[:MOST_NAMED])
@@ -156,14 +156,14 @@ class NonfiniteInput(Rule):
         loss = [value for _, value in losses(record)]
         is_borne = bool(loss) and all(map(math.isfinite, loss)) and not is_kept_off(record)
         effect = (
-            "the loss is a number all the same, so the model seems to expect them"
+            "the loss is finite all the same, so the model seems to expect them"
             if is_borne
             else "one is enough to make the loss NaN"
         )
         return Sign(
             Severity.INFO if is_borne else severity_of(record),
             f"{bad} of {count} values of the {what} {agree(bad, 'is', 'are')} "
-            f"{'NaN (no number)' if nan else 'infinite'}: {effect}.{fate_text(record)}",
+            f"{'NaN' if nan else 'infinite'}: {effect}.{fate_text(record)}",
             CLEAN,
             {"values that are no numbers": Evidence(float(bad), 0.0)},
             (name,),

@@ -165,7 +165,7 @@ class LossScaleOverflow(Rule):
             severity,
             f"The gradient scaler left out {what}, because gradients were infinite or NaN (more than "
             f"{percent(self.limits.share)} is too many): the weights do not change in such steps.{at}",
-            "Run a few steps without autocast. If the gradients are NaN there as well, cure that first; if "
+            "Run a few steps without autocast. If the gradients are NaN there as well, fix that first; if "
             "not, keep the layers with large values in float32, or use bfloat16, which needs no scaler.",
             {
                 "share of steps left out": Evidence(share, self.limits.share),

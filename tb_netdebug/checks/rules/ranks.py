@@ -77,9 +77,9 @@ class StragglerRank(Rule):
         work = "data, optimizer" if is_in_parts else "data, forward pass, optimizer"
         return Sign(
             Severity.WARNING,
-            f"Process {rank} (rank {rank}) takes {span(secs)} a step for what it does by itself ({work}), "
-            f"the others {span(usual)}: {percent(share)} of a step longer ({percent(self.limits.share)} is "
-            "too much), and all others wait for it.",
+            f"Process {rank} (rank {rank}) takes {span(secs)} a step for its own work ({work}), the others "
+            f"{span(usual)}: {percent(share)} of a step longer ({percent(self.limits.share)} is too much), "
+            "and all others wait for it.",
             "Look at what is different there: the machine or GPU, other programs on it, a slower disk, or "
             "longer batches. The Resources page compares the processes.",
             {
@@ -154,7 +154,8 @@ class DuplicateBatches(Rule):
             Severity.WARNING,
             f"{word} {', '.join(map(str, others[:MOST_NAMED]))}{more} {do} on the same batches as process "
             f"{first}: {same} of {len(both)} that were compared are equal ({percent(self.limits.share)} of "
-            "them are too many). The same work is done several times, and an epoch takes as long as on one.",
+            "them are too many). The same work is done several times, and an epoch takes as long as on one "
+            "process.",
             "Give each process a part of the data: DataLoader(data, sampler=DistributedSampler(data)), and "
             "sampler.set_epoch(epoch) at the beginning of each epoch. Data that are drawn at random need "
             "another seed on each process: torch.manual_seed(seed + rank).",

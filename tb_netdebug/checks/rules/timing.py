@@ -129,8 +129,8 @@ class Stalled(Rule):
             f"Before step {step} nothing happened for {span(gap)}, where {span(usual)} are usual (more than "
             f"{span(max(self.limits.secs, self.limits.factor * usual))} is called a stall)"
             + (", in which the model was evaluated." if is_evaluation else "."),
-            "Was the machine asleep, or the disk or network away? Waiting for another process is usual, too: "
-            "`py-spy dump --pid PID` shows where a training hangs while it does.",
+            "Was the machine asleep, or the disk or network unavailable? Waiting for another process is "
+            "usual, too: `py-spy dump --pid PID` shows where a training hangs while it does.",
             {"seconds without a step": Evidence(gap, self.limits.secs), "usual seconds": Evidence(usual)},
             since=step,
             sureness=0.8,

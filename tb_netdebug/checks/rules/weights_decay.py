@@ -45,10 +45,9 @@ class WeightDecayHigh(Rule):
         return Sign(
             Severity.WARNING,
             f"A weight decay of {number(decay)} with a learning rate of {number(rate)} takes "
-            f"{percent(taken)} off every weight in each step (more than {percent(self.limits.share)} is too "
-            "much; 0.001 % is usual): half of what a batch has taught is gone "
-            f"{counted(half, 'step')} later, and the loss is still {percent(1.0 - progress.fallen)} of what "
-            "it was at first.",
+            f"{percent(taken)} off every weight in each step (more than {percent(self.limits.share)} is "
+            f"too much; 0.001 % is usual): half of what a batch teaches is gone {counted(half, 'step')} "
+            f"later, and the loss is still {percent(1.0 - progress.fallen)} of what it was at first.",
             "Lower the weight decay: 0.01 is usual for AdamW, and 1e-4 for SGD.",
             {
                 "share of a weight that a step takes": Evidence(taken, self.limits.share),

@@ -71,9 +71,9 @@ class NotOptimized(Rule):
             f"model, and {counted(len(missing), 'weight tensor')} of the model ({percent(share)} of its "
             f"weights) {agree(len(missing), 'is', 'are')} in no optimizer: it trains another copy of the "
             "network.",
-            "Make the optimizer after the model is complete: after model.to(device), copy.deepcopy, replaced "
-            "layers and loading. optimizer = torch.optim.Adam(model.parameters()) must see the very model "
-            "that you call.",
+            "Create the optimizer when the model is complete: after model.to(device), copy.deepcopy, "
+            "replacing layers and loading. optimizer = torch.optim.Adam(model.parameters()) needs the same "
+            "model that you call.",
             {
                 "share of weights in no optimizer": Evidence(share, self.limits.share),
                 "tensors of another model": Evidence(float(strangers), 0.0),
@@ -97,7 +97,7 @@ class NotOptimized(Rule):
             f"{counted(len(missing), 'trainable weight tensor')} ({percent(share)} of all weights) "
             f"{agree(len(missing), 'is', 'are')} in no optimizer (more than {percent(self.limits.share)} is "
             f"too much). {why}",
-            f"{Idiom.OPTIMIZE_ALL}. What shall stay as it is gets {Idiom.FREEZE}.",
+            f"{Idiom.OPTIMIZE_ALL}. Freeze what is to stay as it is: {Idiom.FREEZE}.",
             {"share of weights in no optimizer": Evidence(share, self.limits.share)},
             tuple(sorted(missing, key=lambda name: known.place.get(name, 0))),
             sureness=0.9 if is_much else 0.5,

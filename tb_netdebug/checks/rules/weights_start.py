@@ -116,8 +116,8 @@ class InitConstant(Rule):
     def _sign(self, names: tuple[str, ...], what: str, sureness: float) -> Sign:
         return Sign(
             Severity.ERROR,
-            f"At the start {what}: its units all do the same, get the same gradient and stay the same, as if "
-            f"there were one unit only. {counted(len(names), 'layer is', 'layers are')} like that (0 should "
+            f"At the start {what}: all its units do the same, get the same gradient and stay the same, as "
+            f"if there were only one. {counted(len(names), 'layer is', 'layers are')} like that (0 should "
             "be).",
             f"Start weights with random values: leave {Idiom.FRAMEWORK}'s own, or {Idiom.HE_START_CALL}. "
             "Only biases, and the last layer of a branch that is added to something, may start at 0.",
@@ -223,9 +223,9 @@ class InitScale(Rule):
 
     def _fading(self, fading: float) -> tuple[str, dict[str, Evidence]]:
         limit = self.limits.fading
-        then = f"{number(1.0 / fading)} times smaller" if fading else "0"
+        then = f"{number(1.0 / fading)} times smaller than" if fading else "0 beside"
         told = (
-            f"The gradient of the first layer is {then} beside that of the last one (more than "
+            f"The gradient of the first layer is {then} that of the last one (more than "
             f"{number(1.0 / limit)} times is too much): it hardly learns."
         )
         return told, {"gradient of the first against the last layer": Evidence(fading, limit)}

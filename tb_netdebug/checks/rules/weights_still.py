@@ -83,11 +83,11 @@ class UnchangedWeights(Rule):
         if told is None or told.steps or told.moved or not told.gradients:
             return None
         count = told.batches or 0
-        how = "were cleared again without having been used" if told.cleared else Idiom.ONLY_ADDED_UP
+        how = "were cleared without being used" if told.cleared else Idiom.ONLY_ADDED_UP
         return Sign(
             Severity.ERROR if told.cleared else Severity.WARNING,
             f"{Idiom.OPTIMIZER_STEP} was not called in {counted(count, 'step')} (0 such steps are right, "
-            f"but for batches that are added up on purpose): the gradients {how}, and the weights stay as "
+            f"unless gradients are accumulated on purpose): the gradients {how}, and the weights stay as "
             "they are.",
             f"{Idiom.STEP_AFTER_BACKWARD}.",
             {"steps without optimizer.step()": Evidence(float(count), 0.0)},
@@ -119,7 +119,7 @@ class UnchangedWeights(Rule):
             )
             advice = (
                 "Keep the weights in float32 (no model.half() or model.bfloat16()) and compute in 16 bits "
-                f"inside of torch.autocast(device_type, dtype=torch.{precision}). Or raise the learning rate."
+                f"inside torch.autocast(device_type, dtype=torch.{precision}). Or raise the learning rate."
             )
         else:
             why = "the learning rate times the gradient is too small to change them, or something undoes it"
@@ -165,8 +165,8 @@ class UnchangedWeights(Rule):
             "Each step changes the weights, but before each of the last "
             f"{self.limits.back + 1:.0f} sampled steps they had their old values again: something puts them "
             "back.",
-            "Look between optimizer.step() and the next batch for load_state_dict(), a model or an optimizer "
-            "that is made anew inside of the loop, or weights that are written by your own code.",
+            "Look between optimizer.step() and the next batch for load_state_dict(), a model or an "
+            "optimizer that is created anew inside the loop, or code of your own that writes weights.",
             {"sampled steps with the same weights": Evidence(float(times[stuck].min()), self.limits.back)},
             known.chosen(stuck),
             since=int(self._back.since[stuck].min()),

@@ -39,16 +39,16 @@ class Idiom(Enum):
     )
     GIVE_LOG_PROBABILITIES = Spelling(
         "Apply log_softmax to the scores before the loss: `F.log_softmax(scores, dim=1)`",
-        "Tell the loss, `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`",
+        "Tell the loss that it gets scores: `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`",
     )
     OR_GIVE_SCORES = Spelling(
         "or use cross_entropy, which takes raw scores",
         'or end the network in `Dense(classes, activation="softmax")`',
     )
     WANTS_LOG_PROBABILITIES = Spelling(
-        "It wants logarithms of probabilities: put `torch.log_softmax(scores, dim=1)` before it, or use "
+        "It expects logarithms of probabilities: put `torch.log_softmax(scores, dim=1)` before it, or use "
         "`torch.nn.functional.cross_entropy(scores, labels)`, which takes raw scores",
-        "It wants probabilities: end the network in a softmax, or say from_logits=True",
+        "It expects probabilities: end the network in a softmax, or pass from_logits=True",
     )
     USE_ONE_OUTPUT = Spelling(
         "With one output for yes or no, use binary_cross_entropy_with_logits (nn.BCEWithLogitsLoss) and "
@@ -84,14 +84,13 @@ class Idiom(Enum):
         "`fit(…, shuffle=True)`, or `dataset.shuffle(10_000)` before `.batch(…)`",
     )
     LOAD_BESIDE = Spelling(
-        "Let other processes load: `DataLoader(..., num_workers=4, persistent_workers=True, "
-        "pin_memory=True)`",
-        "Load beside the training: `dataset.map(load, "
+        "Load in other processes: `DataLoader(..., num_workers=4, persistent_workers=True, pin_memory=True)`",
+        "Load in parallel with the training: `dataset.map(load, "
         "num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)`",
     )
     LET_LOADER_WORK = Spelling(
         "let a `DataLoader(..., num_workers=4)` do that in other processes",
-        "let `dataset.map(load).prefetch(tf.data.AUTOTUNE)` do that beside the training",
+        "let `dataset.map(load).prefetch(tf.data.AUTOTUNE)` do that in parallel with the training",
     )
     FIND_NAN_ROWS = Spelling("~torch.isfinite(x).all(1)", "~np.isfinite(x).all(1)")
     FILL_NAN = Spelling("torch.nan_to_num", "np.nan_to_num")
@@ -106,17 +105,17 @@ class Idiom(Enum):
     ONLY_ADDED_UP = Spelling("were only added up", "were not used")
     STEP_AFTER_BACKWARD = Spelling(
         "Call optimizer.step() after loss.backward(), and only then optimizer.zero_grad()",
-        "Call optimizer.apply_gradients(zip(gradients, model.trainable_variables)) behind tape.gradient()",
+        "Call optimizer.apply_gradients(zip(gradients, model.trainable_variables)) after tape.gradient()",
     )
     OPTIMIZE_ALL = Spelling(
-        "Give the optimizer all of them: torch.optim.Adam(model.parameters()), made after the last layer "
-        "was added, or optimizer.add_param_group({'params': …}) for what comes later",
-        "Give tape.gradient() and optimizer.apply_gradients() all of model.trainable_variables, when the "
-        "last layer is there",
+        "Pass all of them to the optimizer: torch.optim.Adam(model.parameters()), created after the last "
+        "layer, or optimizer.add_param_group({'params': …}) for those that come later",
+        "Pass all of model.trainable_variables to tape.gradient() and optimizer.apply_gradients(), once "
+        "the last layer is there",
     )
     IS_OPTIMIZED = Spelling(
-        "does `optimizer` hold the parameters of this very model; is `loss.backward()` called on the loss "
-        "of this batch and `optimizer.step()` after it",
+        "does `optimizer` hold the parameters of this model; is `loss.backward()` called on the loss of "
+        "this batch and `optimizer.step()` after it",
         "are the layers trainable, and do they get gradients",
     )
     ADAMW_WITH_DECAY = Spelling(

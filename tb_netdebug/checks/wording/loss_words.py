@@ -10,7 +10,7 @@ def over(step: int, how: str) -> Sign:
     return Sign(
         Severity.INFO,
         f"By step {step} this is over: {how}.",
-        "Nothing, when the loss goes on falling.",
+        "Do nothing while the loss goes on falling.",
         {},
         is_over=True,
     )

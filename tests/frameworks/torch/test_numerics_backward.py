@@ -60,7 +60,7 @@ def test_the_operation_is_named(name: str, logdir: Path, facts: list[dict[str, A
     weights = load_capsule(told["capsule"])["models"][""].values()
     assert all(each.isfinite().all() for each in weights)
     (finding,) = (each for each in nd.check(logdir).runs[0].findings if each.rule == "nonfinite-gradient")
-    assert f"They came up on the way back in SqrtBackward0 at {line()}, which was given" in finding.message
+    assert f"They appeared on the way back in SqrtBackward0 at {line()}, which was given" in finding.message
     assert ("SqrtBackward0", line()) == tuple(finding.evidence[each].value for each in ("operation", "line"))
 
 

@@ -90,7 +90,7 @@ def test_an_update_is_told_from_code_between_steps(
     assert told.message.startswith(
         f"`weight` of Linear (Linear) held NaN before the forward pass of step {BAD_STEP}"
     )
-    by_update = f"The update of step {BAD_STEP - 1} wrote it, by a gradient that was not finite"
+    by_update = f"The update of step {BAD_STEP - 1} wrote it, from a gradient that was not finite"
     assert is_by_hand == (by_update not in told.message)
 
 
