@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -32,8 +32,8 @@ _KEYS = torch._C._TorchDispatchModeKey
 class OverridingClasses:
     """Knows whether a tensor class outside of torch overrides `__torch_function__`.
 
-    Looking for one among the arguments of each call would cost more: a tensor may be nested anywhere in them.
-    `look` is called when a run is found and when a step ends.
+    `look` is called when a run is found and before a step is sampled. A class that is made in between is seen
+    where its first instance comes from, before that is read (`appear_in`).
     """
 
     def __init__(self) -> None:
@@ -50,6 +50,27 @@ class OverridingClasses:
             self._seen = seen
             self.exist = any(map(overrides, subclasses_of(torch.Tensor)))
 
+    def appear_in(self, values: Collection[Any], depth: int = 0) -> bool:
+        """Return whether a value is of a class that overrides functions, and the first such to be seen.
+
+        Who is told so was called while nothing hid its operations, and goes on within `DisableTorchFunction`.
+        """
+        if self.exist:
+            return False
+        for each in values:
+            kind = type(each)
+            if kind in PLAIN:
+                continue
+            if kind in NESTED and len(each) <= MOST_OPENED and depth < MOST_NESTED:
+                self.appear_in(each.values() if kind is dict else each, depth + 1)
+            elif issubclass(kind, torch.Tensor):
+                self.exist = overrides(kind)
+            else:
+                self.look()  # it may hold tensors
+            if self.exist:
+                return True
+        return False
+
 
 def subclasses_of(parent: type) -> Iterator[type]:
     child: type
@@ -65,6 +86,10 @@ def overrides(tensor_class: Any) -> bool:
     return owner.partition(".")[0] != "torch"
 
 
+# Types of arguments that neither override functions nor hold tensors of other types.
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.Size, type(None), bool, int, float, str})
+NESTED = (tuple, list, dict)
+MOST_OPENED, MOST_NESTED = 64, 4  # what is larger, or may hold itself, is not searched: all classes are
 OVERRIDING = OverridingClasses()
 
 

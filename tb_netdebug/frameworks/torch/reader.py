@@ -67,7 +67,7 @@ class TensorReader:
         series: list[Series] = []
         elsewhere: list[tuple[Series, torch.Tensor]] = []
         kept: list[torch.Tensor] = []  # copies must live until the kernel has read them
-        reads_host = self.reads_host
+        reads_host = "cpu" in self.host_kinds
         for which, given in named:
             if reads_host and is_direct(given):
                 items.append(host_item(given))
@@ -117,7 +117,7 @@ class TensorReader:
         """
         items: list[Item] = []
         elsewhere: list[torch.Tensor] = []
-        reads_host = self.reads_host
+        reads_host = "cpu" in self.host_kinds
         kept: list[torch.Tensor] = []
         for given in tensors:
             # The common case is spelled out: this loop runs in every step.
@@ -151,7 +151,7 @@ class TensorReader:
         # Called in ordinary steps, so spelled out as in `squares`.
         if type(tensor) is Tensor and tensor.is_cpu and tensor.layout is strided and tensor.is_contiguous():
             address, code = tensor.data_ptr(), CODES.get(tensor.dtype)
-            if address and code is not None and self.reads_host:
+            if address and code is not None and "cpu" in self.host_kinds:
                 return kernel.sum_squares([(address, tensor.numel(), code)], 1)[1] > 0
         return False
 
@@ -170,10 +170,6 @@ class TensorReader:
         """Report a collection that cannot be opened without running its own code."""
         if is_closed(value):
             self._refuse(name, f"a {type(value).__name__} can only be opened by code of its own")
-
-    @property
-    def reads_host(self) -> bool:
-        return "cpu" in self.host_kinds
 
     def is_on_host(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cpu and "cpu" in self.host_kinds

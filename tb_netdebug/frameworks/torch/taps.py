@@ -19,6 +19,7 @@ import torch
 
 from tb_netdebug.frameworks.torch.interception import (
     OVERRIDING,
+    PLAIN,
     dispatch_modes,
     function_modes,
     unintercepted,
@@ -42,9 +43,15 @@ def {name}({parameters}):
         __netdebug_before, __netdebug_after = {tap}.unintercepted
     else:
         __netdebug_before, __netdebug_after = {tap}.before, {tap}.after
+        for __netdebug_value in ({looked_at}):
+            if {tap}.type(__netdebug_value) not in {tap}.plain and {tap}.overriding.appear_in(({looked_at})):
+                __netdebug_before, __netdebug_after = {tap}.unintercepted
+                break
     for __netdebug_tell in __netdebug_before:
         __netdebug_tell(({named}))
     __netdebug_output = {tap}.twin({arguments})
+    if {tap}.type(__netdebug_output) not in {tap}.plain and {tap}.overriding.appear_in((__netdebug_output,)):
+        __netdebug_after = {tap}.unintercepted[1]
     for __netdebug_tell in __netdebug_after:
         __netdebug_tell(({named}), __netdebug_output)
     return __netdebug_output
@@ -98,6 +105,8 @@ class FunctionTap:
     function_modes = staticmethod(function_modes)
     dispatch_modes = staticmethod(dispatch_modes)
     overriding = OVERRIDING
+    plain = PLAIN
+    type = type
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
@@ -174,7 +183,8 @@ def telling(code: CodeType, tap: str) -> CodeType:
 def parameters_of(code: CodeType) -> dict[str, str]:
     """Return the texts for the template: `parameters` of a definition, `arguments` of a call, and `named`.
 
-    `named` is the content of a tuple of all arguments, the named ones first.
+    `named` is the content of a tuple of all arguments, the named ones first; `looked_at` leaves out the
+    object whose method it is.
     """
     plain, only = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     named = list(code.co_varnames[:only])
@@ -197,4 +207,5 @@ def parameters_of(code: CodeType) -> dict[str, str]:
         "parameters": ", ".join(parameters),
         "arguments": ", ".join(arguments),
         "named": "".join(f"{name}, " for name in (*named, *others)),
+        "looked_at": "".join(f"{name}, " for name in (*named, *others) if name not in ("self", "cls")),
     }

@@ -41,32 +41,34 @@ def is_number(norm: Any) -> bool:
 
 
 class ClippingProbe:
-    """Counts the skipped batches of a run in each step (see `probes.Probe`)."""
+    """Counts the skipped batches of a run in each step (see `probes.Probe`).
+
+    Only while non-finite gradients wait does it listen to what may use them or leave them out.
+    """
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
-        self._is_bad = False  # non-finite gradients wait, and no optimizer has stepped on them yet
-        self._handles: list[Any] = [
-            when_clipped(self._clipped),
-            watch_backward(self._left_out, guard=context.guard),
-            listen(GradScaler.step, before=self._used),  # skips the batch itself, and reports it
-        ]
-        self._steps = optimizer_steps.BEGINNING.listen(self._used)
+        self._clips = when_clipped(self._clipped)
+        self._steps: optimizer_steps.StepListener | None = None  # none while no bad gradients wait
+        self._handles: list[Any] = []
 
     def end_step(self) -> None:
-        self._left_out()
+        if self._steps is not None:
+            self._left_out()
 
     def close(self) -> None:
-        self._steps.remove()
-        for handle in self._handles:
-            handle.close()
+        self._settle()
+        self._clips.close()
 
     def _clipped(self) -> None:
         guard = self._context.guard
         if guard.is_off:
             return
         try:
-            self._is_bad = self._is_ours()
+            if self._is_ours():
+                self._wait()
+            else:
+                self._settle()
         except Exception as error:
             guard.fault("looking at the norm of gradients", error)
 
@@ -77,10 +79,24 @@ class ClippingProbe:
         squares = self._context.reader.squares(gradients, SKIPPED) if gradients else None
         return squares is not None and bool(squares[1])
 
-    def _used(self, *_: Any) -> None:
-        self._is_bad = False
+    def _wait(self) -> None:
+        """Wait for an optimizer, which uses the gradients, or for the end of their batch."""
+        if self._steps is None:
+            self._steps = optimizer_steps.BEGINNING.listen(self._settle)
+            self._handles = [
+                watch_backward(self._left_out, guard=self._context.guard),
+                listen(GradScaler.step, before=self._settle),  # skips the batch itself, and reports it
+            ]
+
+    def _settle(self, *_: Any) -> None:
+        if self._steps is not None:
+            self._steps.remove()
+            self._steps = None
+        for handle in self._handles:
+            handle.close()
+        self._handles = []
 
     def _left_out(self, *_: Any) -> None:
-        if self._is_bad:
-            self._is_bad = False
+        if self._steps is not None:
+            self._settle()
             self._context.collector.add(GRADIENTS_LEFT_OUT, 1.0)
