@@ -19,6 +19,8 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch.utils._python_dispatch import _pop_mode, _push_mode
 
+from tb_netdebug.frameworks.torch.eager import never_compiled
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -151,6 +153,18 @@ def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
                 return function(*args, **kwargs)
         return function(*args, **kwargs)
 
+    return call
+
+
+def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Return such a wrapper that torch.compile runs as it is, with all that it calls.
+
+    For what torch calls between compiled graphs: hooks on optimizers, listeners of backward passes. Hooks on
+    modules are traced with the module, and vanish from its graph.
+    """
+    call = unintercepted(function)
+    call.__code__ = call.__code__.replace()  # type: ignore[attr-defined]  # the others share theirs
+    never_compiled(call)
     return call
 
 

@@ -23,7 +23,7 @@ from tb_netdebug.core.records.scalar_names import (
 from tb_netdebug.core.records.step import Series
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.hooks import after_step, before_step
-from tb_netdebug.frameworks.torch.interception import unintercepted
+from tb_netdebug.frameworks.torch.interception import uncompiled
 from tb_netdebug.frameworks.torch.parameters import Parameters, WatchedParameter
 from tb_netdebug.frameworks.torch.reader import NO_OPTIMIZER, TensorReader, squares_of
 from tb_netdebug.frameworks.torch.weights import Weights
@@ -204,7 +204,7 @@ class OptimizerHooks:
             self._bad.add(key)
         return True
 
-    @unintercepted
+    @uncompiled
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._guard.is_off:
             return
@@ -217,7 +217,7 @@ class OptimizerHooks:
         if self._bad and id(optimizer) in self._bad and self.told_bad is not None:
             self.told_bad(optimizer)
 
-    @unintercepted
+    @uncompiled
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._guard.is_off:
             return

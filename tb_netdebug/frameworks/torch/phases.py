@@ -21,8 +21,8 @@ current_backward = torch._C._current_graph_task_id
 class PhaseHooks:
     """Listens to the outermost callable modules; calls without gradients (evaluations) do not count.
 
-    A list or dict of modules is never called itself, so its parts are listened to. The batch size is taken from
-    the first model; if that consists of several parts, from the first part that is called in a step.
+    A list or dict of modules is never called itself, so its parts are listened to. The batch size is taken
+    from the first model; if that consists of several parts, from the first part that is called in a step.
     """
 
     def __init__(

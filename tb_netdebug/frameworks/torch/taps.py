@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 
+from tb_netdebug.frameworks.torch.eager import never_compiled
 from tb_netdebug.frameworks.torch.interception import (
     OVERRIDING,
     PLAIN,
     dispatch_modes,
     function_modes,
-    unintercepted,
+    uncompiled,
 )
 
 # `Before` gets the function's named arguments and then all others; `After` also what it has returned.
@@ -126,6 +127,9 @@ class FunctionTap:
     def add(self, before: Before | None, after: After | None) -> Handle:
         """Add a listener; the first one exchanges the function's code. The caller holds `_lock`."""
         handle = Handle(self, before, after)
+        for listener in (before, after):
+            if listener is not None:
+                never_compiled(listener)
         if not self._handles:
             self._function.__globals__[self._name] = self  # stays: a call on another thread may need it
             self._function.__code__ = self._code
@@ -152,7 +156,7 @@ class FunctionTap:
         # Tuples, replaced as a whole: calls iterate over them without the lock.
         self.before = tuple(handle.before for handle in self._handles if handle.before is not None)
         self.after = tuple(handle.after for handle in self._handles if handle.after is not None)
-        self.unintercepted = tuple(map(unintercepted, self.before)), tuple(map(unintercepted, self.after))
+        self.unintercepted = tuple(map(uncompiled, self.before)), tuple(map(uncompiled, self.after))
 
 
 def twin_of(function: FunctionType) -> Callable[..., Any]:

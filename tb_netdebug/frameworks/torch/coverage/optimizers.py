@@ -154,10 +154,7 @@ class Missing:
     @property
     def has_thawed(self) -> bool:
         """Whether a parameter that was frozen at the last look is trainable now."""
-        for tensor in self._frozen:  # in every step: a loop is cheaper than a generator
-            if tensor.requires_grad:
-                return True
-        return False
+        return bool(self._frozen) and any(tensor.requires_grad for tensor in self._frozen)
 
     def of(self, members: Mapping[int, Member], held: set[int]) -> list[Member]:
         """Return the members that no optimizer holds and that do not move."""

@@ -22,7 +22,7 @@ from tb_netdebug.core.records.scalar_names import BATCH_LEFT_OUT, LOSS, LOSS_LEF
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.calls import CallKeeper, ModelCall
 from tb_netdebug.frameworks.torch.hooks import before_step
-from tb_netdebug.frameworks.torch.interception import unintercepted
+from tb_netdebug.frameworks.torch.interception import uncompiled, unintercepted
 from tb_netdebug.frameworks.torch.numerics.averages import are_bad
 from tb_netdebug.frameworks.torch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.frameworks.torch.numerics.capsule import CapsuleWriter
@@ -307,7 +307,7 @@ class NumericsProbe:
         if not known:
             yield optimizer_steps.BEGINNING.listen(self._before_step)
         for optimizer in known:
-            yield before_step(optimizer, unintercepted(self._before_step))
+            yield before_step(optimizer, uncompiled(self._before_step))
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         squares = self._context.optimizers.squares_of_step(optimizer)
