@@ -26,8 +26,8 @@ class StepCollector:
     `sampling` says whether this step gets full statistics; hooks read it first and return at once when it is
     false. `probing` says whether the probes of loss and batch measure. `plan` sets both. `wants_norm` says
     whether a step that is not sampled gets its gradient norm, `wants_glance` whether one without a norm gets
-    a glance at a single gradient. `spent_secs` is what our own code has cost the training thread in this step;
-    `norm_secs` is the gradient norm's part of it, `glance_secs` the glance's.
+    a glance at a single gradient. `spent_secs` is what our own code has cost the training thread in this
+    step; `norm_secs` is the gradient norm's part of it, `glance_secs` the glance's.
     """
 
     step: int = 0

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
-from tb_netdebug.frameworks.torch.interception import OVERRIDING, PLAIN, unintercepted
+from tb_netdebug.frameworks.torch.interception import OVERRIDING, PLAIN
 from tb_netdebug.recording.clock import now
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
@@ -40,8 +40,8 @@ class ModuleCalls:
         self.after: tuple[Told, ...] = ()
         self.evaluating: tuple[Told, ...] = ()
         self._hooks = [
-            before_forward(module, self._before, with_kwargs=True),
-            after_forward(module, self._after),
+            before_forward(module, self._before, with_kwargs=True, looks=True),
+            after_forward(module, self._after, looks=True),
         ]
 
     def close(self) -> None:
@@ -56,25 +56,29 @@ class ModuleCalls:
             return
         started = now()
         if OVERRIDING.appear_in((*args, *kwargs.values()) if kwargs else args):
-            told = out_of_sight(told)
-        for tell in told:
-            tell(module, args, kwargs)
+            tell_out_of_sight(told, module, args, kwargs)
+        else:
+            for tell in told:
+                tell(module, args, kwargs)
         self._collector.spent_secs += now() - started
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
             return
         started = now()
-        told = self.after
         if type(output) not in PLAIN and OVERRIDING.appear_in((output,)):
-            told = out_of_sight(told)
-        for tell in told:
-            tell(module, args, output)
+            tell_out_of_sight(self.after, module, args, output)
+        else:
+            for tell in self.after:
+                tell(module, args, output)
         self._collector.spent_secs += now() - started
 
 
-def out_of_sight(told: tuple[Told, ...]) -> tuple[Told, ...]:
-    return tuple(map(unintercepted, told))
+def tell_out_of_sight(told: tuple[Told, ...], *call: Any) -> None:
+    """Tell of a call with a value whose class overrides functions, perhaps of a class just seen."""
+    with torch._C.DisableTorchFunction():
+        for tell in told:
+            tell(*call)
 
 
 class CallHooks:

@@ -53,12 +53,12 @@ class OverridingClasses:
             self.exist = any(map(overrides, subclasses_of(torch.Tensor)))
 
     def appear_in(self, values: Collection[Any], depth: int = 0) -> bool:
-        """Return whether a value is of a class that overrides functions, and the first such to be seen.
+        """Return `exist`, after a look at these values, one of which may be the first of its class.
 
-        Who is told so was called while nothing hid its operations, and goes on within `DisableTorchFunction`.
+        Whoever was called while nothing hid its operations goes on within `DisableTorchFunction` then.
         """
         if self.exist:
-            return False
+            return True
         for each in values:
             kind = type(each)
             if kind in PLAIN:

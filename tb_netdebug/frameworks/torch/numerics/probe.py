@@ -301,7 +301,7 @@ class NumericsProbe:
     def _watch_optimizers(self) -> Iterable[Any]:
         """Listen to bad gradients, or, with operations followed, behind what measures the gradients."""
         if self._slopes is None:
-            self._context.optimizers.told_bad = self._before_step
+            self._context.optimizers.told_bad = unintercepted(self._before_step)
             return
         known = self._context.optimizers.known()
         if not known:
