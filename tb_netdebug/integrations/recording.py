@@ -58,7 +58,7 @@ class CallbackRecording:
         make_adapter = adapter_for(models, optimizers)
 
         def make(collector: StepCollector, *others: Any) -> Any:
-            collector.step = first_step
+            collector.go_to(first_step)
             self._collector = collector
             return make_adapter(collector, *others)
 

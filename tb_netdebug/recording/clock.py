@@ -33,7 +33,8 @@ class StepClock:
         moment = now()
         before = self._phase
         if before is not None:
-            self._times[before] = self._times.get(before, 0.0) + moment - self._since
+            spent, times = moment - self._since, self._times
+            times[before] = times[before] + spent if before in times else spent
         self._phase = phase
         self._since = moment
 

@@ -26,13 +26,15 @@ class StepCollector:
     """Written by a framework's hooks, and emptied by the monitor at the end of each step.
 
     `sampling` says whether this step gets full statistics; hooks read it first and return at once when it is
-    false. `wants_norm` says whether a step that is not sampled gets its gradient norm, `wants_glance` whether
-    one without a norm gets a glance at a single gradient. `spent_secs` is what our own code has cost the
-    training thread in this step; `norm_secs` is the gradient norm's part of it, `glance_secs` the glance's.
+    false. `probing` says whether the probes of loss and batch measure. `plan` sets both. `wants_norm` says
+    whether a step that is not sampled gets its gradient norm, `wants_glance` whether one without a norm gets
+    a glance at a single gradient. `spent_secs` is what our own code has cost the training thread in this
+    step; `norm_secs` is the gradient norm's part of it, `glance_secs` the glance's.
     """
 
     step: int = 0
     sampling: bool = False
+    probing: bool = True
     wants_norm: bool = True
     wants_glance: bool = True
     spent_secs: float = 0.0
@@ -71,10 +73,15 @@ class StepCollector:
         """Record something that is not a number."""
         self.facts.append(encode_fact(fact))
 
-    @property
-    def probing(self) -> bool:
-        """Whether the probes of loss and batch measure in this step."""
-        return self.step < STEPS_ALL_PROBED or (self.sampling and self.step >= self.probes_from)
+    def plan(self, *, sampling: bool) -> None:
+        """Decide what is measured in this step. A field, because the probes ask several times in each."""
+        self.sampling = sampling
+        self.probing = self.step < STEPS_ALL_PROBED or (sampling and self.step >= self.probes_from)
+
+    def go_to(self, step: int) -> None:
+        """Continue with a step of this number."""
+        self.step = step
+        self.plan(sampling=self.sampling)
 
     def charge(self, since: float) -> None:
         """Charge to monitoring the time since a moment, in which our own code ran."""
@@ -82,15 +89,18 @@ class StepCollector:
 
     def finish(self, wall_time: float) -> StepRecord:
         """Return the record of the finished step, and get ready for the next one."""
-        record = StepRecord(self.step, wall_time, self.scalars, list(self.samples.values()), self.facts)
+        samples = list(self.samples.values()) if self.samples else []
+        record = StepRecord(self.step, wall_time, self.scalars, samples, self.facts)
         # Probes run in sampled steps, but not more often than every STEPS_BETWEEN_PROBES.
         if self.sampling and self.probing:
             self.probes_from = self.step + STEPS_BETWEEN_PROBES
         self.step += 1
+        self.plan(sampling=self.sampling)
         self.scalars = {}
         self.samples = {}
         self.facts = []
-        self.awaited.clear()
+        if self.awaited:
+            self.awaited.clear()
         return record
 
 

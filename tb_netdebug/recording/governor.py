@@ -50,7 +50,8 @@ class Estimate:
 
     def observe(self, value: float) -> None:
         self.seen += 1
-        self.value += max(SMOOTHING, 1.0 / self.seen) * (value - self.value)
+        weight = 1.0 / self.seen if self.seen * SMOOTHING < 1.0 else SMOOTHING
+        self.value += weight * (value - self.value)
 
 
 class Governor:

@@ -9,7 +9,8 @@ import math
 
 from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, LOSS, NONFINITE_GRADIENTS
 
-# Factors over the running mean; loss and gradient norm of a healthy run stay well within them.
+# Factors over the running mean; loss and gradient norm of a healthy run stay well within them. The loss comes
+# first: one that is not finite ends the comparison.
 JUMPS = ((LOSS, 3.0), (GRADIENT_NORM, 10.0))
 # The first steps of a run are wild, and there is nothing to compare with yet.
 WARM_UP_STEPS = 20
@@ -31,21 +32,24 @@ class Trouble:
         self._steps += 1
         if scalars.get(NONFINITE_GRADIENTS):
             return "a gradient is not finite"
-        loss = scalars.get(LOSS)
-        if loss is not None and not math.isfinite(loss):
-            return "the loss is not finite"
         jumped = None
         for name, factor in JUMPS:
-            value = scalars.get(name)
-            if value is not None and math.isfinite(value):
+            if name not in scalars:
+                continue
+            value = scalars[name]
+            if math.isfinite(value):
                 jumped = self._jumps(name, value, factor) or jumped
+            elif name == LOSS:
+                return "the loss is not finite"
         return jumped
 
     def _jumps(self, name: str, value: float, factor: float) -> str | None:
         size = abs(value)
-        mean = self._means.get(name, size)
+        if name not in self._means:
+            self._means[name], self._highest[name] = size, 0.0
+        mean = self._means[name]
         self._means[name] = mean + SMOOTHING * (size - mean)
-        if mean > self._highest.get(name, 0.0):
+        if mean > self._highest[name]:
             self._highest[name] = mean
         if size <= factor * mean or mean <= 0.0 or self._steps <= WARM_UP_STEPS:
             return None

@@ -247,7 +247,7 @@ class Monitor:
 
     def _end(self, *, is_failing: bool) -> None:
         self._is_closed = True
-        self._collector.sampling = False
+        self._collector.plan(sampling=False)
         first_step = self._collector.first_step
         if self._debugging is not None:
             self._debugging.close()
@@ -288,7 +288,7 @@ class Monitor:
     # ---- a step ------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self._collector.sampling = self._governor.first()
+        self._collector.plan(sampling=self._governor.first())
         if self._memory is not None:
             self._memory.start()
         self._describe()
@@ -463,7 +463,9 @@ class Monitor:
         if collector.glance_secs:
             governor.glance_cost(collector.glance_secs)
             collector.glance_secs = 0.0
-        collector.sampling = governor.next(sampled=sampled, user_secs=user, spent_secs=spent, agreed=agreed)
+        collector.plan(
+            sampling=governor.next(sampled=sampled, user_secs=user, spent_secs=spent, agreed=agreed)
+        )
         collector.wants_norm = self._norm_always or governor.norm_is_due()
         collector.wants_glance = not collector.wants_norm and governor.glance_is_due()
         collector.spent_secs = 0.0

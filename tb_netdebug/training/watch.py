@@ -129,7 +129,7 @@ def beginning_with(step: int, make_adapter: MakeAdapter) -> MakeAdapter:
     """Return the same factory for a run that already has steps."""
 
     def make(collector: StepCollector, guard: Guard, settings: Settings) -> Adapter:
-        collector.step = step
+        collector.go_to(step)
         return make_adapter(collector, guard, settings)
 
     return make

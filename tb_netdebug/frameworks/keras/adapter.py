@@ -156,7 +156,8 @@ class KerasAdapter:
         collector = self._collector
         if sampling and self._ended == 1 and self._settings.period is None and self._is_in_graph():
             # TensorFlow has then traced both versions after two steps, and never has to again.
-            collector.sampling = sampling = False
+            sampling = False
+            collector.plan(sampling=False)
             self._light_step = collector.step
         self._loop.begin_step(sampling=sampling)
         if sampling:

@@ -84,8 +84,9 @@ class StepSummarizer:
 
     def take(self, look: StepSample) -> Finished:
         collector = self._collector
-        collector.step, collector.sampling = look.step, look.sampling
+        collector.step = look.step
         collector.probes_from = look.step if look.probing else look.step + 1
+        collector.plan(sampling=look.sampling)
         with np.errstate(all="ignore"):
             self._take_late(look)
             if not look.is_bad:

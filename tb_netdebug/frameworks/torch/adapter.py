@@ -20,10 +20,12 @@ from tb_netdebug.core.stats import kernel
 from tb_netdebug.debugger.workbench import Stops
 from tb_netdebug.frameworks.torch.activations import ActivationHooks
 from tb_netdebug.frameworks.torch.arrivals import DeviceArrivals
+from tb_netdebug.frameworks.torch.backward import BackwardListeners
+from tb_netdebug.frameworks.torch.call_hooks import CallHooks
 from tb_netdebug.frameworks.torch.coverage.members import state_of
 from tb_netdebug.frameworks.torch.graph import GraphTracer
 from tb_netdebug.frameworks.torch.host_arrays import values_over
-from tb_netdebug.frameworks.torch.interception import OVERRIDING, unintercepted
+from tb_netdebug.frameworks.torch.interception import OVERRIDING, PLAIN, unintercepted
 from tb_netdebug.frameworks.torch.memory import torch_allocator
 from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks
 from tb_netdebug.frameworks.torch.parameters import WRAPPERS, Parameters, WatchedParameter, clean
@@ -91,10 +93,22 @@ class TorchAdapter:
             gradients=settings.gradients,
         )
         self._graph = GraphTracer(self._models, guard)
-        self._phases = PhaseHooks(models, collector, guard, batches=settings.batches)
+        self._calls = CallHooks(collector, guard)
+        self._backward = BackwardListeners(guard)
+        self._phases = PhaseHooks(models, self._calls, collector, guard, batches=settings.batches)
         self._activations = ActivationHooks(models, collector, self._reader, guard, settings.wants)
         self._probes = Probes(
-            ProbeContext(models, self._parameters, self._optimizers, collector, self._reader, guard, settings)
+            ProbeContext(
+                models,
+                self._parameters,
+                self._optimizers,
+                self._calls,
+                self._backward,
+                collector,
+                self._reader,
+                guard,
+                settings,
+            )
         )
         self._merging = Merging(collector, self._refusals, self._parameters.current().values())
         self._workbench: TorchWorkbench | None = None
@@ -106,8 +120,13 @@ class TorchAdapter:
 
     # ---- the seam ----------------------------------------------------------------------------------------
 
-    @unintercepted
     def end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
+        if scalars or type(loss) not in PLAIN:
+            OVERRIDING.appear_in((loss, *scalars.values()))
+        return self._end_step(loss, scalars)
+
+    @unintercepted
+    def _end_step(self, loss: Any, scalars: dict[str, Any]) -> bool:
         if not self._optimizers.stepped:
             self._look_without_optimizer()
         if self._collector.step == 0:
@@ -119,14 +138,14 @@ class TorchAdapter:
         if loss is not None:
             self._put_scalar(LOSS, loss)
             self._probes.told_loss(loss)
-        for name, value in scalars.items():
-            self._put_scalar(name_of_own(name), value)
+        if scalars:
+            for name, value in scalars.items():
+                self._put_scalar(name_of_own(name), value)
         self._optimizers.put_rates()
         self._probes.end_step()
         # Layers may have been added, or lazy ones have got their parameters.
         if self._parameters.is_stale or self._generation != self._parameters.changes:
             self._follow_growth()
-        OVERRIDING.look()
         return self._merging.end_step(is_late=self._arrivals.end_step(self._collector.step))
 
     @unintercepted
@@ -138,14 +157,19 @@ class TorchAdapter:
         self._activations.arm(sampling)
         if not sampling:
             return
+        OVERRIDING.look()
         # With no optimizer to hook, nothing announces the update: copy the weights before the step.
         if self._weights is not None and not self._optimizers.known():
             watched = list(self._parameters.current().values())
             self._weights.keep(watched)
             self._states = states_of(watched)
 
-    @unintercepted
     def summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
+        OVERRIDING.appear_in((value,))
+        return self._summary_of(value)
+
+    @unintercepted
+    def _summary_of(self, value: Any) -> tuple[bytes, Units | None] | None:
         tensor = (
             value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value), device="cpu")
         )
@@ -158,8 +182,12 @@ class TorchAdapter:
         layout = Layout(Series(Kind.TENSOR, ""), readable, nn.Identity())
         return summary, layout.active_units(readable.data_ptr())
 
-    @unintercepted
     def pixels_of(self, value: Any) -> Any:
+        OVERRIDING.appear_in((value,))
+        return self._pixels_of(value)
+
+    @unintercepted
+    def _pixels_of(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return values_over(value.float() if value.is_floating_point() else value)
         return np.asarray(value)
@@ -185,8 +213,11 @@ class TorchAdapter:
             "not_watched": self._refusals.sentences(),
         }
 
-    @unintercepted
     def graph(self) -> bytes | None:
+        return None if self._graph.is_taken else self._take_graph()
+
+    @unintercepted
+    def _take_graph(self) -> bytes | None:
         return self._graph.take()
 
     def join(self, optimizer: Optimizer) -> bool:
@@ -225,7 +256,8 @@ class TorchAdapter:
         for part in (
             self._probes,
             self._optimizers,
-            self._phases,
+            self._calls,
+            self._backward,
             self._activations,
             self._graph,
             self._parameters,
@@ -297,7 +329,7 @@ class TorchAdapter:
         if value is None:
             return
         try:
-            if isinstance(value, torch.Tensor):
+            if type(value) is torch.Tensor or isinstance(value, torch.Tensor):
                 self._put_tensor(name, value)
             else:
                 self._collector.scalars[name] = float(value if np.ndim(value) == 0 else np.mean(value))
@@ -305,7 +337,7 @@ class TorchAdapter:
             self._refusals.refuse(name, f"a {type(value).__name__} is not a number ({error})")
 
     def _put_tensor(self, name: str, given: torch.Tensor) -> None:
-        if type(given) is torch.Tensor and given.is_cpu and given.numel() == 1 and self._reader.reads_host:
+        if type(given) is torch.Tensor and given.numel() == 1 and self._reader.is_on_host(given):
             self._collector.scalars[name] = float(given.item())
             return
         value = self._reader.readable(name, given)

@@ -66,6 +66,47 @@ class BackwardWatch:
         warnings.warn(f"NetDebug failed while looking at a backward pass: {error!r}", stacklevel=2)
 
 
+class BackwardListeners:
+    """Tells the probes of each backward pass, through one listener to torch for all of them.
+
+    A probe that fails does not keep the others from being told.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._before: tuple[Callable[[Any], None], ...] = ()
+        self._after: tuple[Callable[[Any], None], ...] = ()
+        self._handle = listen(torch.autograd.backward, before=self._tell_before, after=self._tell_after)
+
+    def listen(
+        self, before: Callable[[Any], None] | None = None, after: Callable[[Any], None] | None = None
+    ) -> None:
+        """Call `before(tensors)` and `after(tensors)` around each backward pass, until `close`."""
+        if before is not None:
+            self._before = (*self._before, before)
+        if after is not None:
+            self._after = (*self._after, after)
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def _tell_before(self, args: tuple[Any, ...]) -> None:
+        if not self._guard.is_off:
+            for tell in self._before:
+                try:
+                    tell(args[0])
+                except Exception as error:
+                    self._guard.fault("looking at a backward pass", error)
+
+    def _tell_after(self, args: tuple[Any, ...], _: Any) -> None:
+        if not self._guard.is_off:
+            for tell in self._after:
+                try:
+                    tell(args[0])
+                except Exception as error:
+                    self._guard.fault("looking at a backward pass", error)
+
+
 def watch_backward(
     before: Callable[[Any], None] | None = None,
     after: Callable[[Any], None] | None = None,

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from threading import get_ident
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import nn
 
-from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
+from tb_netdebug.frameworks.torch.call_hooks import CallHooks
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import mark_output
-from tb_netdebug.frameworks.torch.values import is_tensor, tensors_in
-from tb_netdebug.recording.clock import now
-from tb_netdebug.recording.collector import StepCollector
+from tb_netdebug.frameworks.torch.values import is_tensor, strided, tensors_in
 from tb_netdebug.recording.guard import Guard
 
-is_compiling = torch.compiler.is_compiling
-is_traced = torch._C._is_tracing
-is_grad_enabled = torch.is_grad_enabled
 random_state = torch.get_rng_state
 next_operation = torch._C._autograd._get_sequence_nr
 is_autocast_enabled = torch.is_autocast_enabled
@@ -51,7 +47,7 @@ class ModelCall:
     nbytes: int
     versions: list[int]
     first_operation: int = 0
-    outputs: list[weakref.ref[torch.Tensor]] = field(default_factory=list)
+    outputs: list[ref[torch.Tensor]] = field(default_factory=list)
 
     def conditions(self) -> ExitStack:
         """Return a context with the autocast settings of the call; it caches no cast weights."""
@@ -65,7 +61,7 @@ class ModelCall:
 
     def has_changed(self) -> bool:
         """Return whether an argument was written to since the call began."""
-        return self.versions != versions_of((*self.args, *self.kwargs.values()))
+        return self.versions != measured((*self.args, *self.kwargs.values()))[1]
 
 
 class CallKeeper:
@@ -77,29 +73,25 @@ class CallKeeper:
     def __init__(
         self,
         models: Mapping[str, nn.Module],
-        collector: StepCollector,
+        heard: CallHooks,
         guard: Guard,
         *,
         look: Callable[[torch.Tensor], None] | None = None,
     ) -> None:
-        self._collector = collector
         self._guard = guard
         self._look = look
         self._devices = autocast_devices()
         self.calls: deque[ModelCall] = deque()
         self.thread = 0  # the thread that made the newest call
         self._nbytes = 0
-        self._hooks = [
-            hook
-            for name, model in models.items()
-            for hook in (
-                before_forward(model, self._before_of(name), with_kwargs=True),
-                after_forward(model, self._after),
-            )
-        ]
+        for name, model in models.items():
+            heard.listen(model, before=partial(self._keep, name), after=self._after)
 
     def forget(self, *, but: int = 0) -> None:
         """Drop all calls but the newest `but`."""
+        if not but:
+            self.calls.clear()
+            self._nbytes = 0
         while len(self.calls) > but:
             try:
                 self._nbytes -= self.calls.popleft().nbytes
@@ -107,70 +99,56 @@ class CallKeeper:
                 return
 
     def close(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
         self.forget()
 
-    def _before_of(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def keep(module: nn.Module, args: Any, kwargs: Any) -> None:
-            if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
-                return
-            started = now()
-            try:
-                self._keep(name, module, args, kwargs)
-            except Exception as error:
-                self._guard.fault("keeping the batch", error)
-            self._collector.spent_secs += now() - started
-
-        return keep
-
     def _keep(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        values = (*args, *kwargs.values()) if kwargs else args
+        try:
+            self._add(name, module, args, kwargs)
+        except Exception as error:
+            self._guard.fault("keeping the batch", error)
+
+    def _add(self, name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        autocast = {}
+        for device in self._devices:
+            if is_autocast_enabled(device):
+                autocast[device] = torch.get_autocast_dtype(device)
+        nbytes, versions = measured((*args, *kwargs.values()) if kwargs else args)
+        for each in args:
+            if type(each) is not torch.Tensor or each.requires_grad:
+                args = tuple([without_graph(each) for each in args])
+                break
+        if kwargs:
+            kwargs = {key: without_graph(each) for key, each in kwargs.items()}
         self.thread = get_ident()
         self.calls.append(
             ModelCall(
-                name,
-                module,
-                tuple([without_graph(each) for each in args]),
-                {key: without_graph(each) for key, each in kwargs.items()},
-                random_state(),
-                {
-                    device: torch.get_autocast_dtype(device)
-                    for device in self._devices
-                    if is_autocast_enabled(device)
-                },
-                bytes_of(values),
-                versions_of(values),
-                next_operation(),
+                name, module, args, kwargs, random_state(), autocast, nbytes, versions, next_operation()
             )
         )
-        self._nbytes += self.calls[-1].nbytes
+        self._nbytes += nbytes
+        if len(self.calls) > MOST_CALLS or self._nbytes > MOST_BYTES:
+            self._bound()
+
+    def _bound(self) -> None:
         while len(self.calls) > MOST_CALLS or (self._nbytes > MOST_BYTES and len(self.calls) > 1):
             self.forget(but=len(self.calls) - 1)
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
+        try:
+            call = self.calls[-1]
+        except IndexError:  # another thread may have ended the step
             return
-        call = self._newest()
-        if call is None or call.model is not module:
+        if call.model is not module:
             return  # a watched model inside another one: the newest call is not its own
         found = [output] if type(output) is torch.Tensor else [each for _, each in tensors_in(output)]
         for tensor in found:
             mark_output(tensor)
-        call.outputs = [weakref.ref(tensor) for tensor in found]
-        if self._look is not None and module.training:
-            self._look_at(found, self._look)
-
-    def _newest(self) -> ModelCall | None:
+            call.outputs.append(ref(tensor))
+        if self._look is None or not module.training:
+            return
         try:
-            return self.calls[-1]
-        except IndexError:  # asked first, another thread could end the step before the answer is used
-            return None
-
-    def _look_at(self, outputs: list[torch.Tensor], look: Callable[[torch.Tensor], None]) -> None:
-        try:
-            for tensor in outputs:
-                look(tensor)
+            for tensor in found:
+                self._look(tensor)
         except Exception as error:
             self._guard.fault("looking at the output of a model", error)
 
@@ -179,23 +157,23 @@ def without_graph(value: Any) -> Any:
     return value.detach() if is_tensor(value) and value.requires_grad else value
 
 
-def bytes_of(values: tuple[Any, ...]) -> int:
-    total = 0
+def measured(values: tuple[Any, ...]) -> tuple[int, list[int]]:
+    """Return how many bytes the tensors in some arguments have, and the versions of those not nested."""
+    total, versions = 0, []
     for value in values:
         if type(value) is torch.Tensor:
-            total += size_of(value)
+            if value.layout is strided:
+                total += value.nbytes
+            if not value.is_inference():
+                versions.append(value._version)
         elif value is not None:
             total += sum([size_of(tensor) for _, tensor in tensors_in(value)])
-    return total
+    return total, versions
 
 
 def size_of(tensor: torch.Tensor) -> int:
     """Return the size in bytes; 0 for a sparse tensor, which does not report it and is usually small."""
-    return tensor.nbytes if tensor.layout is torch.strided else 0
-
-
-def versions_of(values: tuple[Any, ...]) -> list[int]:
-    return [each._version for each in values if type(each) is torch.Tensor and not each.is_inference()]
+    return tensor.nbytes if tensor.layout is strided else 0
 
 
 def autocast_devices() -> tuple[str, ...]:

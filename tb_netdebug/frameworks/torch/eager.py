@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,9 +15,13 @@ def never_compiled(function: Callable[..., Any]) -> None:
     When torch.compile traces a larger function that inlines this one, `torch.compiler.is_compiling` is true
     in it. It should do nothing then: anything else may break the graph.
     """
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
     # The internal API differs between versions of torch; without either, the function may be compiled.
     frames = torch._C._dynamo.eval_frame
-    code = function.__code__
+    if code is None:
+        return
     if hasattr(frames, "set_code_exec_strategy"):
         skip = frames._FrameAction.SKIP
         frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))

@@ -91,6 +91,7 @@ class GraphTracer:
         self._traces: dict[int, ModuleTrace] = {}
         self._edges: dict[Edge, None] = {}  # a set that keeps its order
         self._flow: ForwardFlow | None = ForwardFlow()
+        self.is_taken = False
         self._calls = 0
         self._waited = 0
         self._pending = {id(model) for model in models.values()}
@@ -105,7 +106,7 @@ class GraphTracer:
         self._waited += 1
         if self._pending and self._waited < PATIENCE_STEPS:
             return None
-        self._flow = None
+        self._flow, self.is_taken = None, True
         # The other hooks may have gone into a compiled graph, which would be compiled again without them.
         self._take_off([hook for trace, hook in self._hooks if trace.calls])
         self._hooks = [(trace, hook) for trace, hook in self._hooks if not trace.calls]

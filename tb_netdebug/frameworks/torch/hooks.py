@@ -24,6 +24,7 @@ from tb_netdebug.frameworks.torch.taps import Handle, listen
 
 BEFORE, BEFORE_WITH_KWARGS = "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"
 AFTER, AFTER_ALWAYS = "_forward_hooks", "_forward_hooks_always_called"
+is_compiling = torch.compiler.is_compiling
 REGISTRIES = (BEFORE, BEFORE_WITH_KWARGS, AFTER, AFTER_ALWAYS)
 
 
@@ -254,18 +255,39 @@ def after_step(optimizer: torch.optim.Optimizer, hook: Callable[..., None]) -> H
     return HookEntry(optimizer._optimizer_step_post_hooks, hook)
 
 
+def on_sight(hook: Callable[..., None]) -> Callable[..., None]:
+    """Return a form of the hook that looks for new tensor classes among what it is given, before it reads."""
+
+    def call(module: nn.Module, *given: Any) -> None:
+        if not is_compiling() and OVERRIDING.appear_in(given):
+            with torch._C.DisableTorchFunction():
+                hook(module, *given)
+        else:
+            hook(module, *given)
+
+    return call
+
+
 def before_forward(
-    module: nn.Module, hook: Callable[..., None], *, with_kwargs: bool = False, moves_modes: bool = False
+    module: nn.Module,
+    hook: Callable[..., None],
+    *,
+    with_kwargs: bool = False,
+    moves_modes: bool = False,
+    looks: bool = False,
 ) -> Any:
     """Call `hook(module, args)`, or `hook(module, args, kwargs)`, before the module's own hooks.
 
-    The user's modes do not see what the hook does, unless `moves_modes` is set. A module made by
-    torch.jit.script takes no hooks; it can only be watched from outside.
+    The user's modes and tensor classes do not see what the hook does, unless `moves_modes` is set. A hook
+    that `looks` for new classes itself is called directly. A module made by torch.jit.script takes no hooks;
+    it can only be watched from outside.
     """
     if isinstance(module, torch.jit.ScriptModule):
         return NoHandle()
     key = Key(moves_modes=moves_modes)
     names = (BEFORE, BEFORE_WITH_KWARGS) if with_kwargs else (BEFORE,)
+    if not (looks or moves_modes):
+        hook = on_sight(hook)
     # The hook itself comes last: a call on another thread must not find it without its flag.
     for name in reversed(names):
         view_of(module, name).put(key, hook, is_first=True)
@@ -273,7 +295,12 @@ def before_forward(
 
 
 def after_forward(
-    module: nn.Module, hook: Callable[..., None], *, always_call: bool = False, moves_modes: bool = False
+    module: nn.Module,
+    hook: Callable[..., None],
+    *,
+    always_call: bool = False,
+    moves_modes: bool = False,
+    looks: bool = False,
 ) -> Any:
     """Call `hook(module, args, output)` after the module's own hooks.
 
@@ -283,6 +310,8 @@ def after_forward(
         return NoHandle()
     key = Key(moves_modes=moves_modes)
     names = (AFTER, AFTER_ALWAYS) if always_call else (AFTER,)
+    if not (looks or moves_modes):
+        hook = on_sight(hook)
     for name in reversed(names):
         view_of(module, name).put(key, hook, is_first=False)
     return HookHandle(module, key, names)

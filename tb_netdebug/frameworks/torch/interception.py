@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch.utils._python_dispatch import _pop_mode, _push_mode
+
+from tb_netdebug.frameworks.torch.eager import never_compiled
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,8 +34,8 @@ _KEYS = torch._C._TorchDispatchModeKey
 class OverridingClasses:
     """Knows whether a tensor class outside of torch overrides `__torch_function__`.
 
-    Looking for one among the arguments of each call would cost more: a tensor may be nested anywhere in them.
-    `look` is called when a run is found and when a step ends.
+    `look` is called when a run is found and before a step is sampled. A class that is made in between is seen
+    where its first instance comes from, before that is read (`appear_in`).
     """
 
     def __init__(self) -> None:
@@ -50,6 +52,27 @@ class OverridingClasses:
             self._seen = seen
             self.exist = any(map(overrides, subclasses_of(torch.Tensor)))
 
+    def appear_in(self, values: Collection[Any], depth: int = 0) -> bool:
+        """Return `exist`, after a look at these values, one of which may be the first of its class.
+
+        Whoever was called while nothing hid its operations goes on within `DisableTorchFunction` then.
+        """
+        if self.exist:
+            return True
+        for each in values:
+            kind = type(each)
+            if kind in PLAIN:
+                continue
+            if kind in NESTED and len(each) <= MOST_OPENED and depth < MOST_NESTED:
+                self.appear_in(each.values() if kind is dict else each, depth + 1)
+            elif issubclass(kind, torch.Tensor):
+                self.exist = overrides(kind)
+            else:
+                self.look()  # it may hold tensors
+            if self.exist:
+                return True
+        return False
+
 
 def subclasses_of(parent: type) -> Iterator[type]:
     child: type
@@ -65,6 +88,10 @@ def overrides(tensor_class: Any) -> bool:
     return owner.partition(".")[0] != "torch"
 
 
+# Types of arguments that neither override functions nor hold tensors of other types.
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.Size, type(None), bool, int, float, str})
+NESTED = (tuple, list, dict)
+MOST_OPENED, MOST_NESTED = 64, 4  # what is larger, or may hold itself, is not searched: all classes are
 OVERRIDING = OverridingClasses()
 
 
@@ -126,6 +153,18 @@ def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
                 return function(*args, **kwargs)
         return function(*args, **kwargs)
 
+    return call
+
+
+def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Return such a wrapper that torch.compile runs as it is, with all that it calls.
+
+    For what torch calls between compiled graphs: hooks on optimizers, listeners of backward passes. Hooks on
+    modules are traced with the module, and vanish from its graph.
+    """
+    call = unintercepted(function)
+    call.__code__ = call.__code__.replace()  # the others share theirs
+    never_compiled(call)
     return call
 
 

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
 from tb_netdebug.frameworks.torch.hooks import HookEntry
-from tb_netdebug.frameworks.torch.interception import unintercepted
+from tb_netdebug.frameworks.torch.interception import uncompiled
 
 Told = Callable[[Optimizer, Any, Any], None]
 
@@ -52,7 +52,7 @@ class OptimizerSteps:
                 self._hook.remove()
                 self._hook = None
 
-    @unintercepted
+    @uncompiled
     def _tell(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         for listener in self._listeners:
             listener.told(optimizer, args, kwargs)

@@ -6,7 +6,7 @@ Owned by `adapter.TorchAdapter`; the probes read it.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,7 @@ from tb_netdebug.core.records.scalar_names import (
 from tb_netdebug.core.records.step import Series
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.hooks import after_step, before_step
-from tb_netdebug.frameworks.torch.interception import unintercepted
+from tb_netdebug.frameworks.torch.interception import uncompiled
 from tb_netdebug.frameworks.torch.parameters import Parameters, WatchedParameter
 from tb_netdebug.frameworks.torch.reader import NO_OPTIMIZER, TensorReader, squares_of
 from tb_netdebug.frameworks.torch.weights import Weights
@@ -67,6 +67,9 @@ class OptimizerHooks:
         self.stepped = False
         self.steps = 0  # by optimizers that move a watched parameter, since watching began
         self._is_owed = False  # a step was to be sampled, but no optimizer has stepped since
+        # Called before a step on gradients that are not finite.
+        self.told_bad: Callable[[Optimizer], None] | None = None
+        self._bad: set[int] = set()  # those of `_squares` with values that are not finite
         self._begun: set[int] = set()  # ids of optimizers inside their step
         self._hooks = list(self._install(optimizers))
 
@@ -101,6 +104,12 @@ class OptimizerHooks:
         found = [(known.reference(), known.watched) for known in self._known.values()]
         return [optimizer for optimizer, watched in found if optimizer is not None and watched]
 
+    def stepped_parameters(self) -> set[int]:
+        """Return the ids of the watched parameters on which an optimizer has stepped in this step."""
+        step = self._collector.step
+        stepped = [known.watched for known in self._known.values() if known.step == step]
+        return {id(each.tensor) for watched in stepped for each in watched}
+
     @property
     def is_stepping(self) -> bool:
         """Whether an optimizer is inside its step, as it is while it calls its closure."""
@@ -116,7 +125,7 @@ class OptimizerHooks:
             for group in optimizer.param_groups:
                 rate = group.get("lr")
                 # Capturable optimizers keep their rate in a tensor.
-                if isinstance(rate, torch.Tensor):
+                if type(rate) is not float and isinstance(rate, torch.Tensor):
                     rate = rate.item() if rate.is_cpu else None
                 if rate is not None:
                     self._collector.scalars[rate_name(number)] = rate
@@ -128,20 +137,30 @@ class OptimizerHooks:
             # Batches are being accumulated. Without this, every=4 and an optimizer that steps at every fourth
             # batch could miss each other for ever.
             self._is_owed = self._is_sampling
-            self._squares.clear()
+            self._squares, self._bad = {}, set()
             return
         self._is_owed = False
-        sums = [squares for squares in self._squares.values() if squares is not None]
-        # If a part is still on a device, `arrivals` computes the norm when it has come.
-        if sums and len(sums) == len(self._squares):
-            self._collector.scalars[GRADIENT_NORM] = sum(total for total, _ in sums) ** 0.5
-            self._collector.scalars[NONFINITE_GRADIENTS] = float(sum(others for _, others in sums))
-        else:
-            for key, squares in self._squares.items():
-                if squares is not None:
-                    self._reader.put_beside(squares, key)
-        self._squares.clear()
         self.stepped = False
+        if self._squares:
+            self._put_norm()
+            self._squares, self._bad = {}, set()
+
+    def _put_norm(self) -> None:
+        total, bad = 0.0, 0
+        for squares in self._squares.values():
+            if squares is None:
+                self._put_beside()
+                return
+            total += squares[0]
+            bad += squares[1]
+        self._collector.scalars[GRADIENT_NORM] = total**0.5
+        self._collector.scalars[NONFINITE_GRADIENTS] = float(bad)
+
+    def _put_beside(self) -> None:
+        """Keep what is known of a norm that `arrivals` computes when the rest has come from a device."""
+        for key, squares in self._squares.items():
+            if squares is not None:
+                self._reader.put_beside(squares, key)
 
     def look_at_gradients(self, key: int, watched: list[WatchedParameter]) -> None:
         """Sample the gradients in a sampled step; otherwise measure their norm when it is due."""
@@ -149,13 +168,17 @@ class OptimizerHooks:
         is_due = is_sampling or self._collector.wants_norm
         if not is_due and not (self._collector.wants_glance and self._glance_is_bad(watched)):
             return
-        gradients = gradients_of(watched)
+        if is_sampling:
+            named = gradients_of(watched)
+            if (named or key != NO_OPTIMIZER) and self._sample(key, named):
+                return
+        gradients = [given for each in watched if (given := each.tensor.grad) is not None]
         if not gradients and key == NO_OPTIMIZER:
             return  # they may have been cleared already
-        if is_sampling and self._sample(key, gradients):
-            return
         started = now()
-        self._squares[key] = self._reader.squares([gradient for _, gradient in gradients], key)
+        squares = self._squares[key] = self._reader.squares(gradients, key)
+        if squares is not None and squares[1]:
+            self._bad.add(key)
         self._collector.norm_secs += now() - started
 
     def _glance_is_bad(self, watched: list[WatchedParameter]) -> bool:
@@ -191,10 +214,12 @@ class OptimizerHooks:
         summaries = self._reader.sample(gradients)
         if len(summaries) < len(gradients):
             return False
-        self._squares[key] = squares_of(summaries)
+        squares = self._squares[key] = squares_of(summaries)
+        if squares[1]:
+            self._bad.add(key)
         return True
 
-    @unintercepted
+    @uncompiled
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._guard.is_off:
             return
@@ -204,8 +229,10 @@ class OptimizerHooks:
         except Exception as error:
             self._guard.fault("looking at gradients", error)
         self._collector.spent_secs += now() - started
+        if self._bad and id(optimizer) in self._bad and self.told_bad is not None:
+            self.told_bad(optimizer)
 
-    @unintercepted
+    @uncompiled
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if self._guard.is_off:
             return
@@ -223,14 +250,16 @@ class OptimizerHooks:
         self._count(optimizer)
         if self._gradients and not with_closure:
             self.look_at_gradients(id(optimizer), self._moved)
-        if self._weights is not None and self._is_sampling:
+        if self._weights is not None and (self._collector.sampling or self._is_owed):
             self._weights.keep(self._moved)
         self._collector.clock.enter(TIME_OPTIMIZER)
 
     def _count(self, optimizer: Optimizer) -> None:
+        number = id(optimizer)
         self.stepped = True
         self.steps += 1
-        self._begun.add(id(optimizer))
+        self._known[number].step = self._collector.step
+        self._begun.add(number)
 
     def _look_after(self, optimizer: Optimizer, with_closure: bool) -> None:
         self._collector.clock.enter(None)
@@ -238,15 +267,16 @@ class OptimizerHooks:
         self._stepping = None
         if not watched:
             return
-        if id(optimizer) not in self._begun:  # watching began inside this step, in its closure
+        number = id(optimizer)
+        if number not in self._begun:  # watching began inside this step, in its closure
             self._count(optimizer)
-        self._begun.discard(id(optimizer))
+        self._begun.discard(number)
         # An optimizer with a closure (LBFGS) computes gradients while it steps; the last ones it saw count.
         if self._gradients and with_closure:
-            self.look_at_gradients(id(optimizer), watched)
+            self.look_at_gradients(number, watched)
         if self._weights is not None:
             self._weights.count_step()
-            if self._is_sampling:
+            if self._collector.sampling or self._is_owed:
                 self._weights.look(watched)
         if self._collector.first_step is not None:
             self._collector.first_step.updated(id(optimizer))
@@ -272,11 +302,12 @@ class OptimizerHooks:
 class KnownOptimizer:
     """A seen optimizer and the watched parameters that it moves; it is not kept alive."""
 
-    __slots__ = ("changes", "held", "reference", "watched")
+    __slots__ = ("changes", "held", "reference", "step", "watched")
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.reference = weakref.ref(optimizer)
         self.changes = self.held = -1
+        self.step = -1  # the latest in which it stepped
         self.watched: list[WatchedParameter] = []
 
 
@@ -308,7 +339,7 @@ def rate_name(number: int) -> str:
 def has_closure(optimizer: Optimizer, args: Any, kwargs: Any) -> bool:
     """Return whether `step` was called with a closure."""
     # The hook of a single optimizer finds the optimizer among the arguments, the global hook does not.
-    if len(args) < 2 and not kwargs and (not args or args[0] is optimizer or args[0] is None):
+    if not kwargs and (not args or ((args[0] is optimizer or args[0] is None) and not args[1:])):
         return False
     if args and args[0] is optimizer:
         args = args[1:]

@@ -10,27 +10,29 @@ from torch import nn
 
 from tb_netdebug.core.records.scalar_names import BATCH_SIZE, TIME_BACKWARD, TIME_FORWARD
 from tb_netdebug.frameworks.torch.batches.entries import can_be_called
-from tb_netdebug.frameworks.torch.hooks import after_forward, before_forward
-from tb_netdebug.frameworks.torch.values import is_tensor, tensors_in
-from tb_netdebug.recording.clock import now
+from tb_netdebug.frameworks.torch.call_hooks import CallHooks
+from tb_netdebug.frameworks.torch.values import tensors_in
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.guard import Guard
 
-is_compiling = torch.compiler.is_compiling
-is_traced = torch._C._is_tracing
-is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id
 
 
 class PhaseHooks:
-    """Hooks on the outermost callable modules; calls without gradients (evaluations) do not count.
+    """Listens to the outermost callable modules; calls without gradients (evaluations) do not count.
 
-    A list or dict of modules is never called itself, so its parts are hooked. The batch size is taken from
-    the first model; if that consists of several parts, from the first part that is called in a step.
+    A list or dict of modules is never called itself, so its parts are listened to. The batch size is taken
+    from the first model; if that consists of several parts, from the first part that is called in a step.
     """
 
     def __init__(
-        self, models: Mapping[str, nn.Module], collector: StepCollector, guard: Guard, *, batches: bool
+        self,
+        models: Mapping[str, nn.Module],
+        calls: CallHooks,
+        collector: StepCollector,
+        guard: Guard,
+        *,
+        batches: bool,
     ) -> None:
         self._batches = batches
         self._collector = collector
@@ -42,57 +44,37 @@ class PhaseHooks:
         self._step = -1
         self._told: nn.Module | None = None  # the module whose batch sizes count in this step
         self._running: nn.Module | None = None  # in its forward pass, which covers what it calls
-        self._hooks = [
-            hook
-            for entry in {id(entry): entry for parts in entries for entry in parts}.values()
-            for hook in (
-                before_forward(entry, self._before, with_kwargs=True),
-                after_forward(entry, self._after),
-            )
-        ]
-
-    def close(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        for entry in {id(entry): entry for parts in entries for entry in parts}.values():
+            calls.listen(entry, before=self._before, after=self._after)
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
-            return
         if self.saw_forward and current_backward() != -1:  # recomputed by activation checkpointing
             return
-        started = now()
         if self._step != self._collector.step:
             self._step, self._told, self._running = self._collector.step, None, None
         try:
-            if self._batches and self._tells(module):
-                self._count_batch(args, kwargs)
+            if self._batches:
+                if self._told is None and id(module) in self._first:
+                    self._told = module
+                if self._told is module:
+                    self._count_batch(args, kwargs)
         except Exception as error:
             self._guard.fault("looking at the batch", error)
         if self._running is None or self._running is module:
             self._running = module
             self._collector.clock.enter(TIME_FORWARD)
-        self._collector.spent_secs += now() - started
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
-        if is_compiling() or is_traced() or not is_grad_enabled() or self._guard.is_off:
-            return
         if self._running is not module:
             return
-        started = now()
         self._running = None
         # Hooks on backward would cost more than all others: from here to the optimizer counts as backward.
         self._collector.clock.enter(TIME_BACKWARD)
         self.saw_forward = self.sees_calls = True
-        self._collector.spent_secs += now() - started
-
-    def _tells(self, module: nn.Module) -> bool:
-        if self._told is None and id(module) in self._first:
-            self._told = module
-        return self._told is module
 
     def _count_batch(self, args: Any, kwargs: Any) -> None:
-        if args and is_tensor(args[0]) and args[0].dim():
-            self._collector.add(BATCH_SIZE, float(args[0].size(0)))
+        if args and type(args[0]) is torch.Tensor and (sizes := args[0].shape):
+            self._collector.add(BATCH_SIZE, float(sizes[0]))
             return
         # The first tensor with dimensions, wherever it is nested, stands for the batch.
         for source in (args, kwargs):

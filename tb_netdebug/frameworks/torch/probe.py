@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from tb_netdebug.frameworks.torch.backward import BackwardListeners
+from tb_netdebug.frameworks.torch.call_hooks import CallHooks
 from tb_netdebug.frameworks.torch.optimizers import OptimizerHooks
 from tb_netdebug.frameworks.torch.parameters import Parameters
 from tb_netdebug.frameworks.torch.reader import TensorReader
@@ -22,6 +24,8 @@ class ProbeContext:
     models: Mapping[str, nn.Module]
     parameters: Parameters
     optimizers: OptimizerHooks
+    calls: CallHooks
+    backward: BackwardListeners
     collector: StepCollector
     reader: TensorReader
     guard: Guard

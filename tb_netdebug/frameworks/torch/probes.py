@@ -51,15 +51,15 @@ class Probes:
                 self._probes.append(kind(context))
             except Exception as error:
                 self._guard.fault(f"setting up {kind.__name__}", error)
+        self._told = [each.told_loss for each in self._probes if isinstance(each, NumericsProbe)]
 
     def told_loss(self, loss: Any) -> None:
         """Pass on the loss that the user has reported. Called before `end_step`."""
-        for probe in self._probes:
-            if isinstance(probe, NumericsProbe):
-                try:
-                    probe.told_loss(loss)
-                except Exception as error:
-                    self._guard.fault("looking at the loss", error)
+        for tell in self._told:
+            try:
+                tell(loss)
+            except Exception as error:
+                self._guard.fault("looking at the loss", error)
 
     def end_step(self) -> None:
         for probe in self._probes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.torch import units
 from tb_netdebug.frameworks.torch.device.summaries import DeviceSummaries
 from tb_netdebug.frameworks.torch.device.units import UnitRange
+from tb_netdebug.frameworks.torch.interception import OVERRIDING
 from tb_netdebug.frameworks.torch.values import (
     CODES,
     UnreadableError,
@@ -27,6 +28,7 @@ from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.containers import is_closed
 
 Item = tuple[int, int, int]
+R = TypeVar("R")
 
 # Used in place of an optimizer's id: there is no torch optimizer, or it skipped its step despite gradients.
 NO_OPTIMIZER = 0
@@ -69,12 +71,14 @@ class TensorReader:
         series: list[Series] = []
         elsewhere: list[tuple[Series, torch.Tensor]] = []
         kept: list[torch.Tensor] = []  # copies must live until the kernel has read them
-        reads_host = self.reads_host
+        reads_host = "cpu" in self.host_kinds
         for which, given in named:
             if reads_host and is_direct(given):
                 items.append(host_item(given))
                 series.append(which)
                 continue
+            if not OVERRIDING.exist and OVERRIDING.appear_in((given,)):
+                return self._unseen(self.sample, named)
             tensor = self.readable(which.name, given)
             if tensor is None:
                 continue
@@ -119,7 +123,7 @@ class TensorReader:
         """
         items: list[Item] = []
         elsewhere: list[torch.Tensor] = []
-        reads_host = self.reads_host
+        reads_host = "cpu" in self.host_kinds
         kept: list[torch.Tensor] = []
         for given in tensors:
             # The common case is spelled out: this loop runs in every step.
@@ -128,6 +132,8 @@ class TensorReader:
                 if address and code is not None and reads_host:
                     items.append((address, given.numel(), code))
                     continue
+            if not OVERRIDING.exist and OVERRIDING.appear_in((given,)):
+                return self._unseen(self.squares, tensors, key)
             tensor = self.readable("a gradient", given)
             if tensor is None:
                 continue
@@ -160,12 +166,17 @@ class TensorReader:
             for key in [key for key in kept if key[0] <= step]:
                 del kept[key]
 
+    def _unseen(self, look: Callable[..., R], *args: Any) -> R:
+        """Look once more, where a class that overrides functions has just been found."""
+        with torch._C.DisableTorchFunction():
+            return look(*args)
+
     def is_bad_on_host(self, tensor: torch.Tensor) -> bool:
         """Return whether host memory holds a non-finite value; what takes longer to read counts as finite."""
         # Called in ordinary steps, so spelled out as in `squares`. Channels-last memory is dense, too.
         if type(tensor) is Tensor and tensor.is_cpu and tensor.layout is strided and is_dense(tensor):
             address, code = tensor.data_ptr(), CODES.get(tensor.dtype)
-            if address and code is not None and self.reads_host:
+            if address and code is not None and "cpu" in self.host_kinds:
                 return kernel.sum_squares([(address, tensor.numel(), code)], 1)[1] > 0
         return False
 
@@ -184,10 +195,6 @@ class TensorReader:
         """Report a collection that cannot be opened without running its own code."""
         if is_closed(value):
             self._refuse(name, f"a {type(value).__name__} can only be opened by its own code")
-
-    @property
-    def reads_host(self) -> bool:
-        return "cpu" in self.host_kinds
 
     def is_on_host(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cpu and "cpu" in self.host_kinds

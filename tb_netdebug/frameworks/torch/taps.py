@@ -17,11 +17,13 @@ from typing import Any
 
 import torch
 
+from tb_netdebug.frameworks.torch.eager import never_compiled
 from tb_netdebug.frameworks.torch.interception import (
     OVERRIDING,
+    PLAIN,
     dispatch_modes,
     function_modes,
-    unintercepted,
+    uncompiled,
 )
 
 # `Before` gets the function's named arguments and then all others; `After` also what it has returned. A call
@@ -43,6 +45,10 @@ def {name}({parameters}):
         __netdebug_before, __netdebug_after = {tap}.unintercepted
     else:
         __netdebug_before, __netdebug_after = {tap}.before, {tap}.after
+        for __netdebug_value in ({looked_at}):
+            if {tap}.type(__netdebug_value) not in {tap}.plain and {tap}.overriding.appear_in(({looked_at})):
+                __netdebug_before, __netdebug_after = {tap}.unintercepted
+                break
     for __netdebug_tell in __netdebug_before:
         __netdebug_tell(({named}))
     try:
@@ -50,6 +56,8 @@ def {name}({parameters}):
     except Exception:
         {tap}.fail(({named}))
         raise
+    if {tap}.type(__netdebug_output) not in {tap}.plain and {tap}.overriding.appear_in((__netdebug_output,)):
+        __netdebug_after = {tap}.unintercepted[1]
     for __netdebug_tell in __netdebug_after:
         __netdebug_tell(({named}), __netdebug_output)
     return __netdebug_output
@@ -114,6 +122,8 @@ class FunctionTap:
     function_modes = staticmethod(function_modes)
     dispatch_modes = staticmethod(dispatch_modes)
     overriding = OVERRIDING
+    plain = PLAIN
+    type = type
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
@@ -133,6 +143,9 @@ class FunctionTap:
     def add(self, before: Before | None, after: After | None, failed: Failed | None = None) -> Handle:
         """Add a listener; the first one exchanges the function's code. The caller holds `_lock`."""
         handle = Handle(self, before, after, failed)
+        for listener in (before, after, failed):
+            if listener is not None:
+                never_compiled(listener)
         if not self._handles:
             self._function.__globals__[self._name] = self  # stays: a call on another thread may need it
             self._function.__code__ = self._code
@@ -159,13 +172,13 @@ class FunctionTap:
         """Notify the listeners of a call that is about to raise."""
         for handle in tuple(self._handles):
             if handle.failed is not None:
-                unintercepted(handle.failed)(args)
+                uncompiled(handle.failed)(args)
 
     def _share(self) -> None:
         # Tuples, replaced as a whole: calls iterate over them without the lock.
         self.before = tuple(handle.before for handle in self._handles if handle.before is not None)
         self.after = tuple(handle.after for handle in self._handles if handle.after is not None)
-        self.unintercepted = tuple(map(unintercepted, self.before)), tuple(map(unintercepted, self.after))
+        self.unintercepted = tuple(map(uncompiled, self.before)), tuple(map(uncompiled, self.after))
 
 
 def twin_of(function: FunctionType) -> Callable[..., Any]:
@@ -196,7 +209,8 @@ def telling(code: CodeType, tap: str) -> CodeType:
 def parameters_of(code: CodeType) -> dict[str, str]:
     """Return the texts for the template: `parameters` of a definition, `arguments` of a call, and `named`.
 
-    `named` is the content of a tuple of all arguments, the named ones first.
+    `named` is the content of a tuple of all arguments, the named ones first; `looked_at` leaves out the
+    object whose method it is.
     """
     plain, only = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     named = list(code.co_varnames[:only])
@@ -219,4 +233,5 @@ def parameters_of(code: CodeType) -> dict[str, str]:
         "parameters": ", ".join(parameters),
         "arguments": ", ".join(arguments),
         "named": "".join(f"{name}, " for name in (*named, *others)),
+        "looked_at": "".join(f"{name}, " for name in (*named, *others) if name not in ("self", "cls")),
     }

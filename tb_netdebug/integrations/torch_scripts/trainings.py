@@ -16,6 +16,7 @@ from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.eager import never_compiled
 from tb_netdebug.frameworks.torch.interception import OVERRIDING
 from tb_netdebug.frameworks.torch.losses.clipping import when_clipped
+from tb_netdebug.frameworks.torch.losses.functions import loss_functions
 from tb_netdebug.frameworks.torch.optimizers import has_closure
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.integrations.torch_scripts.beginnings import Beginnings
@@ -61,6 +62,8 @@ class TorchDiscovery:
     def _listen(self) -> list[Any]:
         safe = self._safe
         return [
+            # Runs will listen to these. A function whose code changes then would be compiled once more.
+            *(listen(each.function) for each in loss_functions()),
             listen(Optimizer.__init__, after=safe("looking at a new optimizer", self._made)),
             listen(nn.Parameter.__new__, before=safe("looking at a new layer", self._grown)),
             watch_backward(

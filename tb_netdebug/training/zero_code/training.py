@@ -107,7 +107,7 @@ class Training:
     def _keeping_collector(self, make_adapter: Any) -> Any:
         def make(collector: StepCollector, *others: Any) -> Any:
             self._collector = collector
-            collector.step = self._first_step + self.steps
+            collector.go_to(self._first_step + self.steps)
             return make_adapter(collector, *others)
 
         return make

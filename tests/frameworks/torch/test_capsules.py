@@ -337,13 +337,17 @@ def test_a_rank_of_many_has_files_of_its_own(logdir: Path, monkeypatch: pytest.M
 
 def kept_calls(model: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """The call of a model as the probe keeps it."""
+    from tb_netdebug.frameworks.torch.call_hooks import CallHooks
     from tb_netdebug.recording.collector import StepCollector
     from tb_netdebug.recording.guard import Guard
 
-    keeper = CallKeeper({"": model}, StepCollector(), Guard(strict=True))
+    guard = Guard(strict=True)
+    calls_of = CallHooks(StepCollector(), guard)
+    keeper = CallKeeper({"": model}, calls_of, guard)
     model(*args, **kwargs)
     calls = list(keeper.calls)
     keeper.close()
+    calls_of.close()
     return calls
 
 
@@ -464,11 +468,14 @@ def test_a_batch_whose_file_was_truncated_is_left_out(rows: int, tmp_path: Path)
 def test_only_so_many_calls_are_kept() -> None:
     """Of a step with many calls the newest; a big one drives the others out."""
     from tb_netdebug.frameworks.torch import calls
+    from tb_netdebug.frameworks.torch.call_hooks import CallHooks
     from tb_netdebug.recording.collector import StepCollector
     from tb_netdebug.recording.guard import Guard
 
     model = Anything()
-    keeper = CallKeeper({"": model}, StepCollector(), Guard(strict=True))
+    guard = Guard(strict=True)
+    calls_of = CallHooks(StepCollector(), guard)
+    keeper = CallKeeper({"": model}, calls_of, guard)
     for _ in range(calls.MOST_CALLS + 5):
         model(torch.ones(1))
     assert calls.MOST_CALLS == len(keeper.calls)
@@ -478,6 +485,7 @@ def test_only_so_many_calls_are_kept() -> None:
         model(torch.ones(1))
     assert 1 == len(keeper.calls)
     keeper.close()
+    calls_of.close()
 
 
 def test_a_bad_loss_keeps_the_calls_that_led_to_it(logdir: Path) -> None:

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map_only
 
 import tb_netdebug as nd
 from tb_netdebug.frameworks.torch.interception import (
+    OVERRIDING,
     Unintercepted,
     intercepted,
     is_intercepted,
@@ -194,3 +195,100 @@ def test_a_class_of_tensors_is_asked_for_the_training_alone(
             monitor.close()
         counts.append(CountedTensor.count + Wrapper.count - before)
     assert counts[0] == counts[1]
+
+
+class Ending(nn.Module):
+    """A network that gives its output another class, as the user's code sets it in each step."""
+
+    kind: type[torch.Tensor] = torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.inner(x).as_subclass(self.kind)
+
+
+class Within(nn.Module):
+    """The same in the middle, for layers."""
+
+    kind: type[torch.Tensor] = torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Ending(), nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.first.kind = self.kind
+        return self.second(self.first(x)).as_subclass(torch.Tensor)
+
+
+class Named(nn.Module):
+    """A network that takes a list and returns a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, batch: list[torch.Tensor]) -> Any:
+        return {"out": self.inner(batch[0])}
+
+
+def new_class(told: list[str]) -> type[torch.Tensor]:
+    class New(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            told.append(func.__name__)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    return New
+
+
+def step_with(kind: Any, where: str, model: Any, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """A step in which something is of this class; return its loss."""
+    x, target = torch.ones(5, 6), torch.zeros(5, 3)
+    model.kind = kind if where in ("output", "layer") else torch.Tensor
+    given: Any = x.as_subclass(kind) if where in ("input", "nested") else x
+    output = model([given])["out"] if where == "nested" else model(given)
+    loss = functional.mse_loss(output, target.as_subclass(kind) if where == "target" else target)
+    loss = loss.as_subclass(kind) if where == "loss" else loss
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    if where == "gradient":
+        for each in model.parameters():
+            each.grad = each.grad.as_subclass(kind)
+    optimizer.step()
+    return loss
+
+
+def told_of(where: str, watch: Callable[..., Any] | None) -> list[list[str]]:
+    """Return what a class that is made in a step is told there, for each of three steps."""
+    model = {"output": Ending, "layer": Within, "nested": Named}.get(where, network)()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    monitor = None if watch is None else watch(model, optimizer)
+    seen = []
+    for _ in range(3):
+        told: list[str] = []
+        loss = step_with(new_class(told), where, model, optimizer)
+        if monitor is not None:
+            monitor.step(loss=loss, half=loss)
+        seen.append(told)
+    if monitor is not None:
+        monitor.close()
+    return seen
+
+
+@pytest.mark.parametrize("every", [1, 10**6])
+@pytest.mark.parametrize("where", ["input", "nested", "output", "layer", "target", "loss", "gradient"])
+def test_a_class_that_is_made_in_a_step_is_asked_for_the_training_alone(
+    where: str, every: int, logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever its first instance appears, it is seen before anything of it is read."""
+    monkeypatch.setattr(OVERRIDING, "look", lambda: None)  # this file has classes of its own
+
+    def watch(*args: Any) -> nd.Monitor:
+        monkeypatch.setattr(OVERRIDING, "exist", False)
+        return nd.watch(*args, logdir=logdir, every=every, strict=True)
+
+    assert told_of(where, None) == told_of(where, watch)

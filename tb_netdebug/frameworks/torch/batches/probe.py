@@ -30,15 +30,10 @@ from tb_netdebug.frameworks.torch.batches.contents import (
 from tb_netdebug.frameworks.torch.batches.entries import entry_of
 from tb_netdebug.frameworks.torch.batches.loaders import Loader, Loaders
 from tb_netdebug.frameworks.torch.batches.randomness import RandomNumbers
-from tb_netdebug.frameworks.torch.hooks import before_forward
 from tb_netdebug.frameworks.torch.host_arrays import array_over
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped, tensors_in
-from tb_netdebug.recording.clock import now
 
-is_compiling = torch.compiler.is_compiling
-is_traced = torch._C._is_tracing
-is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id
 
 MOST_INPUTS = 4
@@ -67,9 +62,12 @@ class BatchProbe:
         self._loader: Loader | None = None
         self._before: weakref.ref[torch.Tensor] | None = None  # the first input of the last step looked at
         first = next(iter(context.models.values()), None)
-        self._hook: Any = None
-        if context.settings.batches and first is not None:
-            self._hook = before_forward(entry_of(first), self._watch, with_kwargs=True)
+        self._is_on = context.settings.batches and first is not None
+        if self._is_on and first is not None:
+            # An evaluation has used up its batch.
+            context.calls.listen(
+                entry_of(first), before=self._watch, evaluating=lambda *_: self._loaders.consume()
+            )
             self._loaders.open()
 
     def end_step(self) -> None:
@@ -82,28 +80,19 @@ class BatchProbe:
         self._loaders.consume()
 
     def close(self) -> None:
-        if self._hook is not None:
-            self._hook.remove()
+        if self._is_on:
             self._loaders.close()
 
     def _watch(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if is_compiling() or is_traced() or self._guard.is_off:
-            return
-        if not is_grad_enabled():
-            self._loaders.consume()  # an evaluation has used up its batch
-            return
-        collector = self._collector
-        if not (self._follows or collector.probing):
+        if not (self._follows or self._collector.probing):
             return
         # During backward, activation checkpointing repeats calls.
         if self._calls >= MOST_CALLS or current_backward() != -1:
             return
-        started = now()
         try:
             self._look(args, kwargs)
         except Exception as error:
             self._guard.fault("looking at the inputs of the model", error)
-        collector.charge(started)
 
     def _look(self, args: Any, kwargs: Any) -> None:
         self._calls += 1

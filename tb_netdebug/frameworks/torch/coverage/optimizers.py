@@ -155,7 +155,7 @@ class Missing:
     @property
     def has_thawed(self) -> bool:
         """Whether a parameter that was frozen at the last look is trainable now."""
-        return any(tensor.requires_grad for tensor in self._frozen)
+        return bool(self._frozen) and any(tensor.requires_grad for tensor in self._frozen)
 
     def of(self, members: Mapping[int, Member], held: set[int]) -> list[Member]:
         """Return the members that no optimizer holds and that do not move."""

@@ -8,7 +8,6 @@ optimizers of other networks may.
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -48,34 +47,30 @@ def is_number(norm: Any) -> bool:
 
 
 class ClippingProbe:
-    """Counts the skipped batches of a run in each step (see `probes.Probe`)."""
+    """Counts the skipped batches of a run in each step (see `probes.Probe`).
+
+    Only while non-finite gradients wait does it listen to what may use them or leave them out.
+    """
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
-        # Watched parameters by id: their non-finite gradients wait for a step, or were skipped in this step.
+        # Ids of watched parameters: their non-finite gradients wait for a step, or were skipped in this one.
         self._waiting: set[int] = set()
         self._skipped: set[int] = set()
-        self._stepped: dict[int, weakref.ref[Optimizer]] = {}  # by id, in this step
-        self._handles: list[Any] = [
-            when_clipped(self._clipped),
-            watch_backward(self._left_out, guard=context.guard),
-            # It skips the batch itself, and reports it.
-            listen(GradScaler.step, before=lambda args: self._used(args[1])),
-        ]
-        self._steps = optimizer_steps.BEGINNING.listen(self._before_step)
+        self._clips = when_clipped(self._clipped)
+        self._steps: optimizer_steps.StepListener | None = None
+        self._handles: list[Any] = []
 
     def end_step(self) -> None:
         self._left_out()
         if self._skipped:
-            if not self._has_stepped_on(self._skipped):
+            if self._skipped.isdisjoint(self._context.optimizers.stepped_parameters()):
                 self._context.collector.scalars[STEP_LEFT_OUT] = 1.0
             self._skipped.clear()
-        self._stepped.clear()
 
     def close(self) -> None:
-        self._steps.remove()
-        for handle in self._handles:
-            handle.close()
+        self._settle()
+        self._clips.close()
 
     def _clipped(self) -> None:
         guard = self._context.guard
@@ -83,6 +78,8 @@ class ClippingProbe:
             return
         try:
             self._waiting |= self._nonfinite()
+            if self._waiting and self._steps is None:
+                self._listen()
         except Exception as error:
             guard.fault("looking at the norm of gradients", error)
 
@@ -98,24 +95,34 @@ class ClippingProbe:
             if (given := each.tensor.grad) is not None and reader.is_on_host(given) and flags_of(given).any
         }
 
-    def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
-        self._stepped[id(optimizer)] = weakref.ref(optimizer)
-        self._used(optimizer)
+    def _listen(self) -> None:
+        """Listen to what uses the gradients, and to what ends their batch."""
+        self._steps = optimizer_steps.BEGINNING.listen(self._used)
+        self._handles = [
+            watch_backward(self._left_out, guard=self._context.guard),
+            # It skips the batch itself, and reports it.
+            listen(GradScaler.step, before=lambda args: self._used(args[1])),
+        ]
 
-    def _used(self, optimizer: Optimizer) -> None:
+    def _settle(self) -> None:
+        self._waiting.clear()
+        if self._steps is not None:
+            self._steps.remove()
+            self._steps = None
+        for handle in self._handles:
+            handle.close()
+        self._handles = []
+
+    def _used(self, optimizer: Optimizer, *_: Any) -> None:
         """Note that an optimizer uses its gradients; those of other optimizers go on waiting."""
-        if self._waiting:
-            self._waiting -= parameters_in(optimizer)
-
-    def _has_stepped_on(self, parameters: set[int]) -> bool:
-        """Return whether an optimizer of any of these parameters stepped in this step."""
-        stepped = [optimizer for each in self._stepped.values() if (optimizer := each()) is not None]
-        return any(not parameters.isdisjoint(parameters_in(each)) for each in stepped)
+        self._waiting -= parameters_in(optimizer)
+        if not self._waiting:
+            self._settle()
 
     def _left_out(self, *_: Any) -> None:
         if self._waiting:
             self._skipped |= self._waiting
-            self._waiting.clear()
+            self._settle()
             self._context.collector.add(GRADIENTS_LEFT_OUT, 1.0)
 
 

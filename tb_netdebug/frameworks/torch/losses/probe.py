@@ -9,7 +9,6 @@ from torch.optim.optimizer import (
 )
 
 from tb_netdebug.frameworks.torch import optimizer_steps
-from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.losses.calls import LossCalls
 from tb_netdebug.frameworks.torch.losses.differences import Differences
 from tb_netdebug.frameworks.torch.losses.kept_gradients import KeptGradients
@@ -36,7 +35,7 @@ class LossProbe:
         self._differences = Differences(context)
         self._quotients = Quotients(self._sink)
         self._calls = LossCalls(context, self._sink)
-        self._backward = watch_backward(self._before_backward, self._after_backward, guard=context.guard)
+        context.backward.listen(self._before_backward, self._after_backward)
         self._hooks: list[Any] = [
             optimizer_steps.BEGINNING.listen(self._before_optimizer),
             optimizer_steps.ENDED.listen(self._after_optimizer),
@@ -47,13 +46,15 @@ class LossProbe:
         if not self._roots.is_told:
             self._roots.end_step(calls=self._calls.seen)
         self._calls.end_step()
-        self._scale.end_step()
+        if self._scale.scaled:
+            self._scale.scaled.clear()
         self._kept.end_step()
-        self._quotients.end_step()
+        if self._collector.probing:
+            self._quotients.end_step()
 
     def close(self) -> None:
-        for part in (self._calls, self._backward, self._scale):
-            part.close()
+        self._calls.close()
+        self._scale.close()
         for hook in self._hooks:
             hook.remove()
 

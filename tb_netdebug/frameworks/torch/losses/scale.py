@@ -26,7 +26,7 @@ class LossScale:
         self._context = context
         self._guard = context.guard
         self._sink = sink
-        self._scaled: list[Scaled] = []
+        self.scaled: list[Scaled] = []  # in this step
         self.stepped = False  # whether an optimizer has stepped since the scaler was asked to
         self._handles: list[Any] = [
             listen(GradScaler.scale, after=self._on_scale),
@@ -39,18 +39,14 @@ class LossScale:
 
     def unscaled(self, root: Tensor) -> Tensor:
         """Return the loss that was scaled to this one, or else this one."""
-        return next((loss for scaled, loss in self._scaled if scaled() is root), root)
-
-    def end_step(self) -> None:
-        if self._scaled:
-            self._scaled.clear()
+        return next((loss for scaled, loss in self.scaled if scaled() is root), root)
 
     def _on_scale(self, args: tuple[Any, ...], output: Any) -> None:
         loss = args[1]
-        if self._guard.is_off or len(self._scaled) >= MOST_SCALED:
+        if self._guard.is_off or len(self.scaled) >= MOST_SCALED:
             return
         if isinstance(loss, Tensor) and isinstance(output, Tensor):
-            self._scaled.append((weakref.ref(output), loss.detach()))
+            self.scaled.append((weakref.ref(output), loss.detach()))
 
     def _before_step(self, args: tuple[Any, ...]) -> None:
         self.stepped = False

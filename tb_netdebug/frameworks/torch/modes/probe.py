@@ -19,15 +19,10 @@ from tb_netdebug.core.records.scalar_names import (
 )
 from tb_netdebug.frameworks.torch.batches.contents import is_on_host
 from tb_netdebug.frameworks.torch.batches.entries import entry_of
-from tb_netdebug.frameworks.torch.hooks import before_forward
 from tb_netdebug.frameworks.torch.modes.functional_dropout import FunctionalDropout
 from tb_netdebug.frameworks.torch.modes.switches import Switch, switches_of
 from tb_netdebug.frameworks.torch.probe import ProbeContext
-from tb_netdebug.recording.clock import now
 
-is_compiling = torch.compiler.is_compiling
-is_traced = torch._C._is_tracing
-is_grad_enabled = torch.is_grad_enabled
 current_backward = torch._C._current_graph_task_id
 Tensor = torch.Tensor
 
@@ -74,7 +69,7 @@ class WatchedModel:
 
 
 class ModeProbe:
-    """Watches the modes by hooks on the outermost modules (see `probes.Probe`).
+    """Watches the modes at calls of the outermost modules (see `probes.Probe`).
 
     Calls that record gradients are looked at in probed steps, and in any step in which the model's mode
     differs from that of the call before. Calls without gradients are evaluations, unless their input is that
@@ -95,20 +90,20 @@ class ModeProbe:
         self._dropout = FunctionalDropout()
         self._told: ModesFact | None = None
         self._now = ModesFact(root_eval=False)
-        self._hooks = [
-            before_forward(entry_of(root.model), partial(self._watch, root), with_kwargs=True)
-            for root in self._roots
-        ]
+        for root in self._roots:
+            context.calls.listen(
+                entry_of(root.model),
+                before=partial(self._watch, root),
+                evaluating=partial(self._count_evaluation, root),
+            )
 
     def close(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
         self._dropout.close()
 
     def end_step(self) -> None:
         stepped = self._context.optimizers.steps != self._steps_of_optimizers
         self._steps_of_optimizers = self._context.optimizers.steps
-        seen = [root for root in self._roots if root.was_seen]
+        seen = [root for root in self._roots if root.looks and root.was_seen]
         if seen:
             self._put_training([root for root in seen if self._is_trained(root, stepped)])
         if self._evaluations:
@@ -118,17 +113,14 @@ class ModeProbe:
             self._tell()
         self._evaluations = self._evaluations_in_train = 0
         for root in self._roots:
-            if root.calls:
+            if root.looks:
                 root.begin()
+            else:
+                root.calls = 0  # all that has changed
 
     # ---- calls -------------------------------------------------------------------------------------------
 
     def _watch(self, root: WatchedModel, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if is_compiling() or is_traced() or self._guard.is_off:
-            return
-        if not is_grad_enabled():
-            self._count_evaluation(root, args, kwargs)
-            return
         root.calls += 1
         self._in_a_row = 0
         given = args[0] if args else next(iter(kwargs.values()), None)
@@ -138,7 +130,6 @@ class ModeProbe:
             self._look(root)
 
     def _look(self, root: WatchedModel) -> None:
-        started = now()
         try:
             if current_backward() != -1:  # recomputed by activation checkpointing
                 root.calls -= 1
@@ -148,10 +139,8 @@ class ModeProbe:
             root.look()
         except Exception as error:
             self._guard.fault("looking at train and evaluation mode", error)
-        self._collector.charge(started)
 
-    def _count_evaluation(self, root: WatchedModel, args: Any, kwargs: Any) -> None:
-        started = now()
+    def _count_evaluation(self, root: WatchedModel, module: nn.Module, args: Any, kwargs: Any) -> None:
         try:
             if not is_trained_on(root, args, kwargs):
                 self._find_switches()
@@ -161,7 +150,6 @@ class ModeProbe:
                 self._look_at_evaluation(root)
         except Exception as error:
             self._guard.fault("looking at an evaluation", error)
-        self._collector.charge(started)
 
     def _look_at_evaluation(self, root: WatchedModel) -> None:
         if not root.model.training:

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from tb_netdebug.core.stats import kernel
 from tb_netdebug.frameworks.torch import optimizer_steps
 from tb_netdebug.frameworks.torch.losses.functions import loss_functions
 from tb_netdebug.frameworks.torch.numerics.flags import flags_of
@@ -23,9 +22,8 @@ from tb_netdebug.frameworks.torch.numerics.graph_evidence import forward_order
 from tb_netdebug.frameworks.torch.numerics.operations import site
 from tb_netdebug.frameworks.torch.numerics.origin_question import OriginQuestion
 from tb_netdebug.frameworks.torch.probe import ProbeContext
-from tb_netdebug.frameworks.torch.reader import host_item
 from tb_netdebug.frameworks.torch.taps import listen
-from tb_netdebug.frameworks.torch.values import is_direct, is_functorch_wrapped
+from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
 from tb_netdebug.recording.clock import now
 
 is_traced = torch._C._is_tracing
@@ -69,6 +67,7 @@ class LeftOut:
         self._context = context
         self._ask = ask
         self._suspect: Suspect | None = None
+        self.is_pending = False  # there is a suspect; a field, because each step asks
         self._meant = 0
         self.is_differentiated = False  # gradients were taken in this step, or an optimizer has stepped
         self.may_be_used = False  # gradients were taken since the suspect, perhaps of it
@@ -78,13 +77,9 @@ class LeftOut:
         self._handles.append(listen(torch.autograd.grad, before=self._note_gradients))
         self._steps = optimizer_steps.BEGINNING.listen(self.note_use)
 
-    @property
-    def is_pending(self) -> bool:
-        return self._suspect is not None
-
     def take(self) -> Suspect | None:
         """Return the suspect and forget it."""
-        taken, self._suspect = self._suspect, None
+        taken, self._suspect, self.is_pending = self._suspect, None, False
         return taken
 
     def note_use(self, *_: Any) -> None:
@@ -94,14 +89,13 @@ class LeftOut:
     def look_at_output(self, output: torch.Tensor) -> None:
         """Check a model's output in a training call. Infinities alone are ignored: masks are made of them."""
         if (
-            self._suspect is None
+            not self.is_pending
             and self._meant < MOST_MEANT
             and type(output) is torch.Tensor
             and output.requires_grad
             and output.numel() <= MOST_OUTPUT_VALUES
             and not is_functorch_wrapped(output)
-            and is_direct(output)
-            and kernel.sum_squares([host_item(output)], 1)[1]
+            and self._context.reader.is_bad_on_host(output)
             and flags_of(output).nan
         ):
             self.suspect(output)
@@ -112,7 +106,7 @@ class LeftOut:
         if node is None or current_backward() != -1:
             return
         node.metadata[MARK] = True
-        self._suspect = Suspect(self._ask(tensor), **known)
+        self._suspect, self.is_pending = Suspect(self._ask(tensor), **known), True
         self.may_be_used = False
 
     def is_in(self, roots: Iterable[torch.Tensor]) -> bool:
@@ -123,11 +117,8 @@ class LeftOut:
         """Note that a finite loss was computed with the suspect."""
         self._meant += 1
 
-    def end_step(self) -> None:
-        self.is_differentiated = False
-
     def close(self) -> None:
-        self._suspect = None
+        self.take()
         self._steps.remove()
         for handle in self._handles:
             handle.close()
@@ -139,7 +130,7 @@ class LeftOut:
     def _look_at_loss(self, function: str, args: tuple[Any, ...], output: Any) -> None:
         """Check the result of a loss function; in ordinary steps this ends with reading the number."""
         if (
-            self._suspect is not None
+            self.is_pending
             or type(output) is not torch.Tensor
             or not output.requires_grad
             or output.numel() != 1

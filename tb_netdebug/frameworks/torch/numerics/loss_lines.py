@@ -35,19 +35,21 @@ class LossLines:
     def __init__(self, *, always: bool) -> None:
         self._always = always
         self._steps_left = 0
+        self.is_armed = always  # while it is not, nothing has to be called
         self._checked_nan: bool | None = None  # torch's setting from before; None while the traces are off
         self._covers: dict[str, tuple[Callable[..., Any], Any]] = {}  # by name: (ours, torch's)
 
     def arm(self) -> None:
         """Have traces for the next `STEPS_ARMED` steps."""
         self._steps_left = STEPS_ARMED
+        self.is_armed = True
 
     def begin(self) -> None:
         """Switch the traces on. Called with each output of a model.
 
         A user who has anomaly mode on has the traces already.
         """
-        if (self._always or self._steps_left) and not is_enabled():
+        if self.is_armed and not is_enabled():
             self._checked_nan = is_checking_nan()
             # Without torch's own check for NaN, which would raise in the user's backward pass.
             set_enabled(True, False)
@@ -87,6 +89,7 @@ class LossLines:
     def end_step(self) -> None:
         self.end()
         self._steps_left = max(self._steps_left - 1, 0)
+        self.is_armed = self._always or self._steps_left > 0
 
 
 def line_of(node: Any) -> str:

@@ -21,10 +21,9 @@ from torch.optim import Optimizer
 from tb_netdebug.core.records.fact_codec import encode_fact
 from tb_netdebug.core.records.scalar_names import BATCH_LEFT_OUT, LOSS, LOSS_LEFT_OUT
 from tb_netdebug.frameworks.torch import optimizer_steps
-from tb_netdebug.frameworks.torch.backward import watch_backward
 from tb_netdebug.frameworks.torch.calls import CallKeeper, ModelCall
 from tb_netdebug.frameworks.torch.hooks import before_step
-from tb_netdebug.frameworks.torch.interception import unintercepted
+from tb_netdebug.frameworks.torch.interception import uncompiled, unintercepted
 from tb_netdebug.frameworks.torch.numerics.averages import are_bad, divided_by_zero
 from tb_netdebug.frameworks.torch.numerics.backward_checks import BackwardChecks, of_slope
 from tb_netdebug.frameworks.torch.numerics.capsule import CapsuleWriter
@@ -67,7 +66,7 @@ class NumericsProbe:
         self._left_out = LeftOut(context, self._ask_suspect)
         self._ruined = RuinedBatch(context)
         self._loss_lines = LossLines(always=self._follows)
-        self._keeper = CallKeeper(context.models, context.collector, context.guard, look=self._on_output)
+        self._keeper = CallKeeper(context.models, context.calls, context.guard, look=self._on_output)
         self._order = CallOrder(context.models)
         self._told = 0
         self._is_well = True  # steps have been fine since the last report
@@ -83,19 +82,19 @@ class NumericsProbe:
         self._capsules = self._capsule_writer()
         self._crashes = CrashWatch(self._on_crash) if self._capsules is not None else None
         self._collector.keep_capsule = unintercepted(self.capsule)
-        self._backward = watch_backward(
-            self._before_backward,
-            None if self._slopes is None else self._slopes.end_pass,
-            guard=context.guard,
+        context.backward.listen(
+            self._before_backward, None if self._slopes is None else self._slopes.end_pass
         )
         self._hooks = list(self._watch_optimizers())
 
     def told_loss(self, loss: Any) -> None:
         """Take what the user calls the loss of the step that ends; note it if nothing was differentiated."""
+        if self._left_out.is_differentiated:
+            return
         is_tensor = isinstance(loss, torch.Tensor) and not is_functorch_wrapped(loss)
         is_known = bool(self._keeper.calls) or (is_tensor and loss.requires_grad)
         value = self._collector.scalars.get(LOSS)  # a loss on a device arrives later
-        if self._left_out.is_differentiated or not is_known or (value is not None and math.isfinite(value)):
+        if not is_known or (value is not None and math.isfinite(value)):
             return
         self._collector.scalars[LOSS_LEFT_OUT] = 1.0
         if is_tensor and value is not None and not self._left_out.is_pending:
@@ -104,9 +103,11 @@ class NumericsProbe:
     def end_step(self) -> None:
         if self._ruined.is_waiting:
             self._ruined.look(is_end=True)
-        self._tell_left_out()
-        self._left_out.end_step()
-        self._loss_lines.end_step()
+        if self._left_out.is_pending:
+            self._tell_left_out()
+        self._left_out.is_differentiated = False
+        if self._loss_lines.is_armed:
+            self._loss_lines.end_step()
         if self._asked is not None:
             self._tell_answer(self._inquiry.found())
         if not (self._layers.are_idle and self._device_roots.are_idle):
@@ -150,7 +151,6 @@ class NumericsProbe:
         self._tell_answer(self._inquiry.give_up())
         if self._crashes is not None:
             self._crashes.close()
-        self._backward.close()
         for hook in self._hooks:
             hook.remove()
         self._collector.keep_capsule = None
@@ -164,16 +164,19 @@ class NumericsProbe:
 
     def _on_output(self, output: torch.Tensor) -> None:
         """Note a model's output: from here on, operations belong to the loss."""
-        self._loss_lines.begin()
+        if self._loss_lines.is_armed:
+            self._loss_lines.begin()
         if not self._follows:  # the tracer would trace our own look at it
             self._left_out.look_at_output(output)
 
     def _before_backward(self, given: Any) -> None:
         started = now()
-        self._loss_lines.end()
+        if self._loss_lines.is_armed:
+            self._loss_lines.end()
         if self._ruined.is_waiting:
             self._ruined.look()
-        roots = [given] if isinstance(given, torch.Tensor) else list(given)
+        is_one = type(given) is torch.Tensor or isinstance(given, torch.Tensor)
+        roots = [given] if is_one else list(given)
         bad = None
         for root in roots:
             if type(root) is not torch.Tensor or is_functorch_wrapped(root):
@@ -189,8 +192,8 @@ class NumericsProbe:
             self._on_good_roots(roots)
             if self._slopes is not None:
                 self._slopes.begin(root for root in roots if type(root) is torch.Tensor)
-        self._left_out.note_use()
-        self._collector.charge(started)
+        self._left_out.is_differentiated = True
+        self._collector.spent_secs += now() - started
 
     def _on_good_roots(self, roots: Sequence[torch.Tensor]) -> None:
         if self._left_out.is_pending:
@@ -201,7 +204,8 @@ class NumericsProbe:
                 self._tell_left_out()
         if roots and self._told_in_step != self._collector.step:
             self._is_well = True
-            self._keeper.forget(but=1)
+            if len(self._keeper.calls) > 1:
+                self._keeper.forget(but=1)
 
     def _on_bad_root(self, root: torch.Tensor) -> None:
         suspect, asked = self._left_out.take(), None
@@ -305,12 +309,15 @@ class NumericsProbe:
     # ---- gradients ---------------------------------------------------------------------------------------
 
     def _watch_optimizers(self) -> Iterable[Any]:
-        """Register hooks behind those that measure the gradients, whose numbers are needed here."""
+        """Listen to bad gradients, or, with operations followed, behind what measures the gradients."""
+        if self._slopes is None:
+            self._context.optimizers.told_bad = unintercepted(self._before_step)
+            return
         known = self._context.optimizers.known()
         if not known:
             yield optimizer_steps.BEGINNING.listen(self._before_step)
         for optimizer in known:
-            yield before_step(optimizer, unintercepted(self._before_step))
+            yield before_step(optimizer, uncompiled(self._before_step))
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         squares = self._context.optimizers.squares_of_step(optimizer)
@@ -421,5 +428,6 @@ class NumericsProbe:
 
 def is_finite(root: torch.Tensor) -> bool:
     if root.numel() == 1:
-        return math.isfinite(abs(root.item()))
+        value = root.item()
+        return bool(value - value == 0)  # of a complex number, too
     return root.numel() > MOST_ROOT_VALUES or not flags_of(root).any

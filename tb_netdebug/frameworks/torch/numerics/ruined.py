@@ -19,12 +19,9 @@ class RuinedBatch:
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._steps = 0  # of the optimizers, when the backward pass began
-        self._clipping: Handle | None = None  # set while a batch waits
+        self._clipping: Handle | None = None  # while a batch waits
         self._is_counted_elsewhere = False
-
-    @property
-    def is_waiting(self) -> bool:
-        return self._clipping is not None
+        self.is_waiting = False
 
     def begin(self) -> None:
         """Wait for what becomes of a batch, as a backward pass begins at its loss."""
@@ -35,6 +32,7 @@ class RuinedBatch:
         self._steps = optimizers.steps
         self._is_counted_elsewhere = False
         self._clipping = when_clipped(self._clipped)
+        self.is_waiting = True
 
     def look(self, *, is_end: bool = False) -> None:
         """Count the batch if it was left out; called before a backward pass and at the end of the step."""
@@ -46,6 +44,7 @@ class RuinedBatch:
 
     def close(self) -> None:
         """Wait no more. Harmless when called again."""
+        self.is_waiting = False
         if self._clipping is not None:
             self._clipping.close()
             self._clipping = None
