@@ -62,7 +62,8 @@ class ClippingProbe:
         self._handles: list[Any] = []
 
     def end_step(self) -> None:
-        self._left_out()
+        if self._waiting:
+            self._left_out()
         if self._skipped:
             if self._skipped.isdisjoint(self._context.optimizers.stepped_parameters()):
                 self._context.collector.scalars[STEP_LEFT_OUT] = 1.0
