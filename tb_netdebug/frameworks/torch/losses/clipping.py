@@ -2,7 +2,8 @@
 
 `clip_grad_norm_` has computed the norm, so nothing more is computed in ordinary steps. The batch is known to
 be skipped if no optimizer steps on these gradients before the next backward pass or the end of the step;
-optimizers of other networks may.
+optimizers of other networks may. A program may also look at the gradients in another way: where the norm of
+a step is measured, those of optimizers that did not step beside one that did are looked at.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
+from tb_netdebug.recording.clock import now
 
 
 def when_clipped(told: Callable[[], None]) -> Handle:
@@ -60,12 +62,14 @@ class ClippingProbe:
             when_clipped(self._clipped),
             watch_backward(self._left_out, guard=context.guard),
             # It skips the batch itself, and reports it.
-            listen(GradScaler.step, before=lambda args: self._used(args[1])),
+            listen(GradScaler.step, before=lambda args: self._before_step(args[1])),
         ]
         self._steps = optimizer_steps.BEGINNING.listen(self._before_step)
 
     def end_step(self) -> None:
         self._left_out()
+        if self._stepped and not self._skipped:
+            self._look_at_unstepped()
         if self._skipped:
             if not self._has_stepped_on(self._skipped):
                 self._context.collector.scalars[STEP_LEFT_OUT] = 1.0
@@ -106,6 +110,22 @@ class ClippingProbe:
         """Note that an optimizer uses its gradients; those of other optimizers go on waiting."""
         if self._waiting:
             self._waiting -= parameters_in(optimizer)
+
+    def _look_at_unstepped(self) -> None:
+        """Note the batch as left out if an optimizer that did not step holds non-finite gradients."""
+        collector = self._context.collector
+        known = self._context.optimizers.known()
+        if len(known) < 2 or not (collector.wants_norm or collector.sampling):
+            return
+        started = now()
+        watched = self._context.parameters.current()
+        for optimizer in known:
+            held = () if id(optimizer) in self._stepped else parameters_in(optimizer) & watched.keys()
+            gradients = (watched[number].tensor.grad for number in held)
+            if any(each is not None and self._context.reader.is_bad_on_host(each) for each in gradients):
+                self._waiting |= set(held)
+        self._left_out()
+        collector.charge(started)
 
     def _has_stepped_on(self, parameters: set[int]) -> bool:
         """Return whether an optimizer of any of these parameters stepped in this step."""
