@@ -145,7 +145,7 @@ def train_beside(
 
 
 @pytest.mark.parametrize("is_channels_last", [False, True], ids=["contiguous", "channels-last"])
-@pytest.mark.parametrize("clip", [clip_by_norm, clip_or_raise])
+@pytest.mark.parametrize("clip", [clip_by_norm, clip_or_raise, check_by_hand])
 def test_one_network_is_left_out_and_another_steps(
     clip: Callable[[nn.Module], bool], is_channels_last: bool, logdir: Path
 ) -> None:

@@ -2,7 +2,8 @@
 
 `clip_grad_norm_` has computed the norm, so nothing more is computed in ordinary steps. The batch is known to
 be skipped if no optimizer steps on these gradients before the next backward pass or the end of the step;
-optimizers of other networks may.
+optimizers of other networks may. A program may also look at the gradients in another way: where the norm of
+a step is measured, those of optimizers that did not step beside one that did are looked at.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.probe import ProbeContext
 from tb_netdebug.frameworks.torch.taps import Handle, listen
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
+from tb_netdebug.recording.clock import now
 
 
 def when_clipped(told: Callable[[], None]) -> Handle:
@@ -54,6 +56,7 @@ class ClippingProbe:
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
+        self._collector = context.collector
         # Ids of watched parameters: their non-finite gradients wait for a step, or were skipped in this one.
         self._waiting: set[int] = set()
         self._skipped: set[int] = set()
@@ -64,9 +67,11 @@ class ClippingProbe:
     def end_step(self) -> None:
         if self._waiting:
             self._left_out()
+        elif (self._collector.wants_norm or self._collector.sampling) and not self._skipped:
+            self._look_at_unstepped()
         if self._skipped:
             if self._skipped.isdisjoint(self._context.optimizers.stepped_parameters()):
-                self._context.collector.scalars[STEP_LEFT_OUT] = 1.0
+                self._collector.scalars[STEP_LEFT_OUT] = 1.0
             self._skipped.clear()
 
     def close(self) -> None:
@@ -120,11 +125,28 @@ class ClippingProbe:
         if not self._waiting:
             self._settle()
 
+    def _look_at_unstepped(self) -> None:
+        """Note the batch as left out if an optimizer that did not step holds non-finite gradients."""
+        watched = self._context.parameters.current()
+        stepped = self._context.optimizers.stepped_parameters()
+        if not stepped or len(stepped) == len(watched):
+            return
+        started = now()
+        for optimizer in self._context.optimizers.known():
+            held = parameters_in(optimizer) & watched.keys()
+            gradients = (watched[number].tensor.grad for number in held)
+            if held.isdisjoint(stepped) and any(
+                each is not None and self._context.reader.is_bad_on_host(each) for each in gradients
+            ):
+                self._waiting |= held
+        self._left_out()
+        self._collector.charge(started)
+
     def _left_out(self, *_: Any) -> None:
         if self._waiting:
             self._skipped |= self._waiting
             self._settle()
-            self._context.collector.add(GRADIENTS_LEFT_OUT, 1.0)
+            self._collector.add(GRADIENTS_LEFT_OUT, 1.0)
 
 
 def parameters_in(optimizer: Optimizer) -> set[int]:
