@@ -93,7 +93,7 @@ class LearningRateZero(Rule):
             severity,
             f"The learning rate is {number(rate_now(history), 2)} in every group of parameters, for "
             f"{counted(self._zeros, 'step')} now (more than {percent(self.limits.share)} of the highest is "
-            f"needed to learn): the weights stand still.{fell}",
+            f"needed to learn): the weights do not change.{fell}",
             "Check the schedule: is its length counted in batches or in epochs, as `scheduler.step()` is "
             "called? Does it contain an integer division? Print `scheduler.get_last_lr()`.",
             {

@@ -253,9 +253,9 @@ def left_out_sign(
     return Sign(
         Severity.WARNING,
         f"{message}{LEFT_OUT}",
-        "Look at the layer and the batch of this step. The training goes on without it, but learns nothing "
-        "from it. Usual reasons: NaN in the data; log(0), x / 0 or sqrt(0), cured by log(x + 1e-8) or "
-        f"{Idiom.CLAMP}.{'' if origin is None else origin.opening()}",
+        "Look at the layer and the batch of this step. The training goes on without this batch, but learns "
+        "nothing from it. Usual reasons: NaN in the data; log(0), x / 0 or sqrt(0), cured by log(x + 1e-8) "
+        f"or {Idiom.CLAMP}.{'' if origin is None else origin.opening()}",
         evidence or ({} if origin is None else origin.evidence()),
         since=step,
         sureness=0.95,
