@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def layer_count(text: str) -> int:
     number = int(text)
     if number < 0:
-        raise argparse.ArgumentTypeError(f"the number of layers must be a whole number from 1 on, not {text}")
+        raise argparse.ArgumentTypeError(f"the number of layers must not be negative, but is {text}")
     return number
 
 

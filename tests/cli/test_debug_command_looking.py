@@ -134,7 +134,7 @@ def test_hits_in_their_order(hub: ScriptedHub, debug: Debug) -> None:
     shown = debug("hits", "hits clear")
     assert "abs_max > 100   250.5" in shown
     assert 1 == shown.count("Advice: Lower the learning rate.")
-    assert "forgotten" in shown
+    assert "cleared" in shown
     hub.answers["hits"] = lambda _: []
     assert "There are no hits." in debug("hits")
 

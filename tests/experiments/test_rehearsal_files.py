@@ -212,7 +212,7 @@ def test_a_daemon_stays_inside_and_is_ended(
     assert not psutil.pid_exists(pid)
     assert before == digest(place)
     assert [str(pid)] == [each.rpartition("(")[2].rstrip(")") for each in report.ended]
-    assert any("were killed" in each for each in report.sentences())
+    assert any("were terminated" in each for each in report.sentences())
 
 
 @pytest.mark.parametrize("level", ALL_LEVELS)

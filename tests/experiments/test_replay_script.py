@@ -283,7 +283,7 @@ def capsule_of(model: nn.Module, path: Path, **other: Any) -> str:
     [
         ('{"kind": "NaN", "what": "output", "where": "0"}', "saw NaN in", "other than the weights"),
         ('{"kind": "Inf", "what": "output", "where": "0"}', "saw an infinity in", "other than the weights"),
-        ('{"kind": "NaN", "what": "loss"}', "saw NaN in", "Try: --backward"),
+        ('{"kind": "NaN", "what": "loss"}', "saw NaN in", "Try --backward"),
     ],
 )  # fmt: skip
 def test_a_capsule_that_does_not_come_again(

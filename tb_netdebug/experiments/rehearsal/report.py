@@ -71,7 +71,7 @@ class RehearsalReport:
         if self.connections:
             yield f"Network connections were not confined: {listed(self.connections)}."
         if self.ended:
-            yield f"Processes that it left running were killed: {listed(self.ended)}."
+            yield f"Processes that it left running were terminated: {listed(self.ended)}."
         yield from self.notes
 
     @property
