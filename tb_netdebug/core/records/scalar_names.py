@@ -109,7 +109,7 @@ BATCH_LEFT_OUT: Final = _declare(
     "probe/batch_left_out", "0 or 1", "1 when a batch with NaN ended before its backward pass"
 )
 GRADIENTS_LEFT_OUT: Final = _declare(
-    "probe/gradients_left_out", "batches", "batches that were left out because of their loss or gradients"
+    "probe/gradients_left_out", "batches", "batches that were left out because of their gradients"
 )
 GRADIENTS_KEPT: Final = _declare(
     "probe/gradients_kept", "share", "of a gradient, what the step before left in it"

@@ -227,6 +227,11 @@ class TorchAdapter:
         ):
             part.close()
 
+    @property
+    def is_in_forward(self) -> bool:
+        """Whether a forward pass has begun and not ended."""
+        return self._phases.is_in_forward
+
     # ---- parts -------------------------------------------------------------------------------------------
 
     def _make_weights(self) -> Weights | None:
@@ -267,11 +272,6 @@ class TorchAdapter:
                 self._collector.scalars[NONFINITE_GRADIENTS] = float(squares[1])
                 if squares[1] and self._collector.sampling:
                     self._optimizers.sample_gradients(SKIPPED, watched)  # shows which parameters
-
-    @property
-    def is_in_forward(self) -> bool:
-        """Whether a forward pass has begun and not ended."""
-        return self._phases.is_in_forward
 
     def _has_trained(self, watched: Sequence[WatchedParameter]) -> bool:
         """Return whether this step has trained. Calls of a compiled model cannot be seen; gradients can."""
