@@ -264,6 +264,11 @@ class TorchAdapter:
         ):
             part.close()
 
+    @property
+    def is_in_forward(self) -> bool:
+        """Whether a forward pass has begun and not ended."""
+        return self._phases.is_in_forward
+
     # ---- parts -------------------------------------------------------------------------------------------
 
     def _make_weights(self) -> Weights | None:
@@ -312,11 +317,6 @@ class TorchAdapter:
         """
         states = states_of(watched)
         return self._states is None or None in states or states != self._states
-
-    @property
-    def is_in_forward(self) -> bool:
-        """Whether a forward pass has begun and not ended."""
-        return self._phases.is_in_forward
 
     def _has_trained(self, watched: Sequence[WatchedParameter]) -> bool:
         """Return whether this step has trained. Calls of a compiled model cannot be seen; gradients can."""

@@ -64,6 +64,7 @@ class OptimizerHooks:
         self._moved: list[WatchedParameter] = []  # the watched parameters of `_stepping`
         self._squares: dict[int, tuple[float, int] | None] = {}  # by optimizer; None: comes from a device
         self._glanced_at: tuple[list[WatchedParameter] | None, WatchedParameter | None] = (None, None)
+        self.are_several = False  # more than one optimizer has been seen
         self.stepped = False
         self.steps = 0  # by optimizers that move a watched parameter, since watching began
         self._is_owed = False  # a step was to be sampled, but no optimizer has stepped since
@@ -290,6 +291,7 @@ class OptimizerHooks:
         known = self._known.get(id(optimizer))
         if known is None or known.reference() is not optimizer:
             known = self._known[id(optimizer)] = KnownOptimizer(optimizer)
+            self.are_several = len(self._known) > 1
             # A program may make an optimizer for every step; its entry goes with it.
             weakref.finalize(optimizer, forget, self._known, id(optimizer), known).atexit = False
         # Parameters may have been added to the models, or to the optimizer's groups.

@@ -67,7 +67,7 @@ class ClippingProbe:
     def end_step(self) -> None:
         if self._waiting:
             self._left_out()
-        elif (self._collector.wants_norm or self._collector.sampling) and not self._skipped:
+        elif self._context.optimizers.are_several and not self._skipped:
             self._look_at_unstepped()
         if self._skipped:
             if self._skipped.isdisjoint(self._context.optimizers.stepped_parameters()):
@@ -127,6 +127,8 @@ class ClippingProbe:
 
     def _look_at_unstepped(self) -> None:
         """Note the batch as left out if an optimizer that did not step holds non-finite gradients."""
+        if not (self._collector.wants_norm or self._collector.sampling):
+            return
         watched = self._context.parameters.current()
         stepped = self._context.optimizers.stepped_parameters()
         if not stepped or len(stepped) == len(watched):
