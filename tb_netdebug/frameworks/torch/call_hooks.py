@@ -55,7 +55,8 @@ class ModuleCalls:
         if not told:
             return
         started = now()
-        if OVERRIDING.appear_in((*args, *kwargs.values()) if kwargs else args):
+        is_plain = not kwargs and len(args) == 1 and type(args[0]) in PLAIN  # spelled out: the common case
+        if not is_plain and OVERRIDING.appear_in((*args, *kwargs.values())):
             tell_out_of_sight(told, module, args, kwargs)
         else:
             for tell in told:
