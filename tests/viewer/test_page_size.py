@@ -117,7 +117,7 @@ def test_histograms_of_500_modules_are_listed(chromium: Chromium, large: TensorB
         names = page.tab.get_by_role("list", name="Tensors").get_by_role("button")
         names.first.wait_for()
         assert names.count() < 60
-        page.tab.get_by_role("searchbox", name=re.compile("^Search names")).fill("99.second.w")
+        page.tab.get_by_role("searchbox", name=re.compile("^Search tensors")).fill("99.second.w")
         expect(names).to_have_count(1)
         names.click()
         expect(page.tab.get_by_role("region", name="Histogram of 99.second.weight")).to_be_visible()
