@@ -48,9 +48,8 @@ _FIELDS: dict[type[Any], tuple[StoredField, ...]] = {}
 
 def encode_fact(fact: TypedFact) -> Fact:
     """Return the fact as it is stored."""
-    known = {each.key: each for each in stored_fields(type(fact))}
-    values = {key: plain(getattr(fact, known[key].name)) for key in fact.ORDER or known}
-    told = {key: value for key, value in values.items() if value is not None or not known[key].is_omitted}
+    values = [(each, plain(getattr(fact, each.name))) for each in stored_fields(type(fact))]
+    told = {each.key: value for each, value in values if value is not None or not each.is_omitted}
     return Fact(fact.KIND, told)
 
 

@@ -20,14 +20,13 @@ OMITTED: Final[dict[str, Any]] = {"omitted": True}
 
 
 class TypedFact:
-    """A fact of a known kind; `ORDER` is that of its stored keys if it is not the order of the fields.
+    """A fact of a known kind.
 
     Those kinds of which several may hold at once have an `id`: the latest fact of each id counts.
     """
 
     __slots__ = ()
     KIND: ClassVar[str] = ""
-    ORDER: ClassVar[Names] = ()
 
 
 # ---- what is trained -------------------------------------------------------------------------------------
@@ -191,17 +190,6 @@ class LossCallFact(TypedFact):
     ignored_share: float | None = None  # of the targets, by `ignore_index`
 
 
-class KerasLossCallFact(LossCallFact):
-    """The same, with its keys in the order in which the adapters of Keras store them."""
-
-    __slots__ = ()
-    ORDER = (
-        "id", "function", "module", "input_shape", "input_dtype", "target_shape", "target_dtype", "reduction",
-        "num_classes", "broadcasts", "ignored_share", "weighted", "with_logits", "last_layer",
-        "softmax_of_one", "site", "target_learns",
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class DifferenceFact(TypedFact):
     """A loss of the program's own subtracts predictions and targets so that all meet all."""
@@ -258,34 +246,9 @@ class NonfiniteFact(TypedFact):
     variable: str | None = field(default=None, metadata=OMITTED)  # that held the operand
     backward: str | None = field(default=None, metadata=OMITTED)  # file and line of the call of backward
     was_updated: bool | None = field(default=None, metadata=OMITTED)  # weights took up a bad gradient before
-    divided_by_zero: str | None = field(default=None, metadata=OMITTED)  # by this optimizer, with eps=0
     parameters_known: bool | None = field(default=None, metadata=OMITTED)  # they were read before the step
     rank: int | None = field(default=None, metadata=OMITTED)  # of the process, in a run of several
-
-
-class UnplacedNonfiniteFact(NonfiniteFact):
-    """The same for values that no part of a model made, with its keys in another order."""
-
-    __slots__ = ()
-    ORDER = (
-        "step", "operations", "capsule", "script", "left_out", "follows", "where", "class_name", "what",
-        "inputs_finite", "parameters_finite", "kind", "masked_only", "masked_inputs", "tensor", "operation",
-        "site", "why_not", "repeats", "is_open", "variable", "before", "backward", "was_updated",
-        "divided_by_zero", "parameters_known", "rank",
-    )  # fmt: skip
-
-
-class KerasNonfiniteFact(NonfiniteFact):
-    """The same, with its keys in the order in which the adapters of Keras store them."""
-
-    __slots__ = ()
-    ORDER = (
-        "step", "operations", "script", "left_out", "follows", "where", "class_name", "what", "inputs_finite",
-        "parameters_finite", "kind", "masked_only", "masked_inputs", "tensor", "capsule", "operation", "site",
-        "before", "repeats", "why_not", "is_open", "variable", "backward", "was_updated", "divided_by_zero",
-        "parameters_known",
-        "rank",
-    )  # fmt: skip
+    divided_by_zero: str | None = field(default=None, metadata=OMITTED)  # by this optimizer, with eps=0
 
 
 KINDS: Final[dict[str, type[TypedFact]]] = {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tb_netdebug.core.records.facts import KerasLossCallFact, LossCallFact
+from tb_netdebug.core.records.facts import LossCallFact
 from tb_netdebug.core.records.scalar_names import of_loss
 from tb_netdebug.frameworks.keras.loss_calls import LossSeen
 from tb_netdebug.frameworks.keras.squashing import squashing
@@ -88,7 +88,7 @@ class KerasLosses:
 
     def _tell(self, number: int, seen: LossSeen, function: str, given: Array, target: Array) -> None:
         is_class = function in ("cross_entropy", "nll_loss")
-        fact = KerasLossCallFact(
+        fact = LossCallFact(
             id=number,
             function=function,
             module=type(seen.loss).__name__,

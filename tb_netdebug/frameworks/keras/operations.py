@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from tb_netdebug.core.records.facts import KerasNonfiniteFact
+from tb_netdebug.core.records.facts import NonfiniteFact
 
 # Operations that can turn finite values into NaN or infinity, the likeliest first, by their TensorFlow names.
 RISKY = (
@@ -51,8 +51,8 @@ class NonFiniteStart:
     masked_only: bool = False
     why_not: str = ""
 
-    def as_fact(self) -> KerasNonfiniteFact:
-        return KerasNonfiniteFact(
+    def as_fact(self) -> NonfiniteFact:
+        return NonfiniteFact(
             where=self.where,
             class_name=self.class_name,
             what=self.what,

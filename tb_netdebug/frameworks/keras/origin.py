@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tb_netdebug.core.records.facts import KerasNonfiniteFact
+from tb_netdebug.core.records.facts import NonfiniteFact
 from tb_netdebug.core.records.scalar_names import LOSS, NONFINITE_GRADIENTS
 from tb_netdebug.frameworks.keras.operations import Counts, word_of
 from tb_netdebug.frameworks.keras.values import Array, array_of, is_float
@@ -102,7 +102,7 @@ def known_of(
     return known
 
 
-def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) -> KerasNonfiniteFact | None:
+def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) -> NonfiniteFact | None:
     """Return the fact for values that were bad before the step: its batch, or weights that were kept."""
     for name, part in (("input", "inputs"), ("label", "labels")):
         for number, tensor in enumerate(shown.get(part, [])):
@@ -118,7 +118,7 @@ def of_state(tap: StepTap, shown: Shown, before: Callable[[Any], Array | None]) 
 
 def of_layers(
     tap: StepTap, outputs: Outputs, gradients: Gradients, entries: Sequence[bool | None], *, is_loss_bad: bool
-) -> KerasNonfiniteFact | None:
+) -> NonfiniteFact | None:
     """Return the fact that the layers alone support, used where no operations were followed."""
     unfollowed = getattr(tap, "unfollowed", "")
     bad = [each for each in outputs if is_wrong(each)]
@@ -178,8 +178,8 @@ def fact_of(
     inputs_finite: bool = True,
     parameters_finite: bool = True,
     why_not: str = "",
-) -> KerasNonfiniteFact:
-    return KerasNonfiniteFact(
+) -> NonfiniteFact:
+    return NonfiniteFact(
         where=where,
         class_name=class_name,
         what=what,

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TypedDict
 
-from tb_netdebug.core.records.facts import Names, NonfiniteFact, UnplacedNonfiniteFact
+from tb_netdebug.core.records.facts import Names, NonfiniteFact
 from tb_netdebug.core.start_folder import START_FOLDER, current
 from tb_netdebug.frameworks.torch.numerics.search import Searched
 
@@ -38,7 +38,7 @@ def as_fact(found: Searched, what_else: str, kind: str) -> NonfiniteFact:
     """
     origin = found.origin
     if origin is None or origin.masked_only:
-        return UnplacedNonfiniteFact(
+        return NonfiniteFact(
             what="unknown" if found.is_open else what_else,
             inputs_finite=origin is None,
             kind=kind,
