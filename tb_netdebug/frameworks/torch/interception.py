@@ -163,7 +163,7 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     modules are traced with the module, and vanish from its graph.
     """
     call = unintercepted(function)
-    call.__code__ = call.__code__.replace()  # type: ignore[attr-defined]  # the others share theirs
+    call.__code__ = call.__code__.replace()  # the others share theirs
     never_compiled(call)
     return call
 
