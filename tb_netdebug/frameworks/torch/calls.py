@@ -117,8 +117,8 @@ class CallKeeper:
             if type(each) is not torch.Tensor or each.requires_grad:
                 args = tuple([without_graph(each) for each in args])
                 break
-        if kwargs:
-            kwargs = {key: without_graph(each) for key, each in kwargs.items()}
+        # A copy in any case: a hook of the user's may add to what it is given.
+        kwargs = {key: without_graph(each) for key, each in kwargs.items()} if kwargs else {}
         self.thread = get_ident()
         self.calls.append(
             ModelCall(
@@ -141,6 +141,7 @@ class CallKeeper:
         if call.model is not module:
             return  # a watched model inside another one: the newest call is not its own
         found = [output] if type(output) is torch.Tensor else [each for _, each in tensors_in(output)]
+        call.outputs = []  # a model that calls itself has been here before
         for tensor in found:
             mark_output(tensor)
             call.outputs.append(ref(tensor))

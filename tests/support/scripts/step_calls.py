@@ -1,9 +1,9 @@
 """Counts what NetDebug calls in training steps that are not sampled: `step_calls.py LOGDIR [--by-function]`.
 
 Prints a line of JSON: how many Python functions of NetDebug are called in a step, and how many C functions
-from these. It is the median, because a step now and then reads a clock of the machine, and without what slow
-steps alone call: `core/machine` finds out whether they waited for a processor. It needs a process of its own,
-in which nothing else is watched.
+from these. It is the median, because a few steps do more than the others. Not counted is the reading of how
+long threads waited for a processor: it comes after slow steps, so its number depends on the machine. It needs
+a process of its own, in which nothing else is watched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import nn
 import tb_netdebug as nd
 
 OURS = str(Path(nd.__file__).parent)
-OF_SLOW_STEPS = f"{OURS}/core/machine/"
+NOT_COUNTED = "processor_wait.py"
 BEFORE, COUNTED = 40, 200  # steps: what is looked at in a run's first steps only is over by then
 
 
@@ -38,7 +38,7 @@ def main(logdir: str, *, by_function: bool) -> None:
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if not code.co_filename.startswith(OURS) or code.co_filename.startswith(OF_SLOW_STEPS):
+        if not code.co_filename.startswith(OURS) or code.co_filename.endswith(NOT_COUNTED):
             return
         if event == "call":
             python[f"{code.co_filename[len(OURS) + 1 :]}:{code.co_qualname}"] += 1
