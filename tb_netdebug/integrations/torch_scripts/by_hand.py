@@ -82,12 +82,12 @@ class ByHand:
         if self._inputs_changed:
             return (
                 "tensors were changed along their gradients, but they are inputs of a network, not "
-                "parameters (as for adversarial examples). {TELLING}"
+                f"parameters (as for adversarial examples). {TELLING}"
             )
         if self._updates.has_seen_changes:
             return (
                 "parameters changed after backward() without a torch.optim optimizer, but for too few "
-                "steps or not along their gradients. {TELLING}"
+                f"steps or not along their gradients. {TELLING}"
             )
         if self.gradients_taken:
             return (

@@ -366,7 +366,7 @@ class ZeroCode:
             if not is_read and len(self.trainings) == 1:
                 say(
                     "NetDebug: this process still runs after the one that started it ended, and is "
-                    "recorded in {training.run_dir}."
+                    f"recorded in {training.run_dir}."
                 )
 
     def _has_forked(self) -> None:

@@ -257,7 +257,7 @@ def delivery(remote: str | None, results: Sequence[Result], shown: Sequence[str]
     later = (
         "They are sent as soon as a collector answers: within ten minutes automatically, after that with "
         "the next run sent there. Or read them here: tensorboard --logdir "
-        "{shlex.quote(as_typed(left[0].parent))}"
+        f"{shlex.quote(as_typed(left[0].parent))}"
     )
     if all(state == UNSENT for state in states):
         return f"Nothing was sent. {why_unsent(address)} The records are in {kept}. {later}"
