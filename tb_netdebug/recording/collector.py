@@ -87,6 +87,11 @@ class StepCollector:
         """Charge to monitoring the time since a moment, in which our own code ran."""
         self.spent_secs += now() - since
 
+    def release(self) -> None:
+        """Let go of all that belongs to the program, such as its models: the run is over."""
+        self.keep_capsule = self.agreement = self.first_step = None
+        self.scalars, self.samples, self.later, self.facts = {}, {}, {}, []
+
     def finish(self, wall_time: float) -> StepRecord:
         """Return the record of the finished step, and get ready for the next one."""
         samples = list(self.samples.values()) if self.samples else []

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from tb_netdebug.checks.finding_error import FindingError
 from tb_netdebug.core.eventlog.writer.event_writer import EventWriter
 from tb_netdebug.core.machine.memory import MemorySampler
 from tb_netdebug.core.records.run_info import decode_run_info, encode_run_info
-from tb_netdebug.core.records.scalar_names import OVERHEAD, SAMPLED_EVERY, name_of_own
+from tb_netdebug.core.records.scalar_names import name_of_own
 from tb_netdebug.core.records.step import Kind, Series, StepRecord
 from tb_netdebug.core.records.verdict import BEFORE_FIRST_STEP, ENDED_WITH
 from tb_netdebug.judging.online import Judge
@@ -26,14 +25,15 @@ from tb_netdebug.recording.adapter import MakeAdapter
 from tb_netdebug.recording.clock import now
 from tb_netdebug.recording.collector import StepCollector
 from tb_netdebug.recording.first_step import FirstStep
-from tb_netdebug.recording.governor import STEPS_AROUND_TROUBLE, Governor
+from tb_netdebug.recording.governor import Governor
 from tb_netdebug.recording.guard import Guard
 from tb_netdebug.recording.remote import error_that_ends, link_of, say
 from tb_netdebug.recording.settings import Settings
-from tb_netdebug.recording.trouble import Trouble
 from tb_netdebug.training import exit_status
 from tb_netdebug.training.console import ConsoleLine
+from tb_netdebug.training.finished_steps import FinishedSteps
 from tb_netdebug.training.flight_recorder import FlightRecorder
+from tb_netdebug.training.step_costs import StepCosts
 
 if TYPE_CHECKING:
     from tb_netdebug.training.debugging import Debugging
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 # Without every=…, samples go to the log at this average rate: 230 MB an hour at most.
 LOG_BYTES_PER_SEC = 64 << 10
 LOG_BURST_BYTES = 16 << 20
-
-# A device that has not answered for this many steps is no longer waited for.
-MOST_STEPS_IN_FLIGHT = 64
 
 
 class Monitor:
@@ -86,20 +83,22 @@ class Monitor:
             run_dir, rank=rank, strict=settings.strict, judge=self._judge if rank == 0 else None
         )
         self._governor = Governor(period=settings.period, overhead=settings.overhead)
-        self._flight = FlightRecorder(
+        flight = FlightRecorder(
             settings.flight_recorder,
             bytes_per_sec=None if settings.period else LOG_BYTES_PER_SEC,
             burst_bytes=LOG_BURST_BYTES,
         )
-        self._trouble = Trouble()
+        console = ConsoleLine() if settings.console and rank == 0 else None
+        self._finished = FinishedSteps(self._writer, flight, self._governor, self._collector, console)
         self._memory = MemorySampler() if settings.memory else None
-        self._console = ConsoleLine() if settings.console and rank == 0 else None
-        self._norm_always = self._console is not None  # each line of the console shows it
+        self._costs = StepCosts(
+            self._governor,
+            self._collector,
+            self._writer,
+            self._memory,
+            wants_every_norm=console is not None,  # each of its lines shows the norm
+        )
         self._series: dict[str, Series] = {}
-        self._in_flight: deque[StepRecord] = deque()
-        self._step_began = self._ending_began = now()
-        self._background_secs = 0.0
-        self._sampled_at = 0
         self._is_closed = False
         self._closing = threading.RLock()
         self._pid = os.getpid()
@@ -114,7 +113,7 @@ class Monitor:
         """End a batch. `loss` and further scalars may be numbers or tensors; none of them is waited for."""
         if not self._is_open():
             return
-        self._ending_began = now()
+        self._costs.ending_began = now()
         self._collector.first_step = None
         number = self._collector.step
         try:
@@ -124,7 +123,10 @@ class Monitor:
             # The step ends all the same, so that the steps after it have the right numbers.
             if self._collector.step == number:
                 self._collector.finish(time.time())
-        self._govern()
+        was_sampled = self._collector.sampling
+        self._costs.plan_next()
+        if was_sampled or self._collector.sampling:
+            self._prepare()
         if self._settings.strict:
             self._guard.raise_pending()
         self._judge.act()
@@ -205,7 +207,7 @@ class Monitor:
         caller = sys._getframe(1)
         started = now()
         shell({**caller.f_globals, **caller.f_locals})
-        self._held_up(now() - started)
+        self._costs.held_up(now() - started)
 
     @property
     def findings(self) -> list[Finding]:
@@ -253,12 +255,12 @@ class Monitor:
             self._debugging.close()
         try:
             self._adapter.close()
-            self._deliver(wait=True)
+            self._finished.deliver(self._adapter.late(wait=True), wait=True)
             self._describe()
             self._put_rest()
         except Exception as error:
             self._guard.fault("closing", error)
-        self._collector = StepCollector()
+        self._collector.release()
         self._debugging = None
         del self._adapter  # and with it the models: the monitor may be kept for its findings
         if self._memory is not None:
@@ -266,7 +268,6 @@ class Monitor:
         self._writer.close()
         if first_step is not None:
             first_step.close(error=error_that_ends())
-            self._collector.first_step = None
         if self._link is not None:
             self._link.goodbye(error=error_that_ends())
         if self._settings.strict:
@@ -320,7 +321,7 @@ class Monitor:
             rank,
             self._guard,
             step_of=lambda: collector.step,
-            resumed=self._held_up,
+            resumed=lambda secs: self._costs.held_up(secs),
             snapshot=self.capsule,
         )
 
@@ -329,12 +330,6 @@ class Monitor:
             debugging.open(self._adapter, self._adapter.describe(), self._link)
         except Exception as error:
             self._guard.fault("opening the debugger", error)
-
-    def _held_up(self, secs: float) -> None:
-        """Account for a pause of this length: no step was slow."""
-        self._collector.clock.skip(secs)
-        self._step_began += secs
-        self._ending_began += secs
 
     def _join_others(self, rank: int) -> None:
         """Join the other ranks of the run: what all agree on counts, and the first rank judges."""
@@ -373,14 +368,14 @@ class Monitor:
                 collector.scalars.update(readings)
                 collector.scalars.update(self._adapter.memory())
         if collector.sampling:
-            self._note_sampling()
+            self._costs.note_sampling()
         self._describe_graph()
         record = collector.finish(time.time())
-        if is_late or self._in_flight:
-            self._in_flight.append(record)
-            self._deliver(wait=False)
+        if is_late or self._finished.in_flight:
+            self._finished.in_flight.append(record)
+            self._finished.deliver(self._adapter.late(wait=False), wait=False)
         else:
-            self._put(record)
+            self._finished.put(record)
         if record.step == 0 or record.step == 3:
             self._describe()
 
@@ -391,13 +386,6 @@ class Monitor:
             self._judge.describe(graph=graph)
             self._writer.graph(graph)
 
-    def _note_sampling(self) -> None:
-        """Record what the governor decided: how far apart samples are, and what it all costs."""
-        step = self._collector.step
-        self._collector.scalars[SAMPLED_EVERY] = float(max(step - self._sampled_at, 1))
-        self._collector.scalars[OVERHEAD] = self._governor.share
-        self._sampled_at = step
-
     def _put_rest(self) -> None:
         """Record what came after the last step, such as an evaluation's result, as part of that step."""
         collector = self._collector
@@ -407,71 +395,6 @@ class Monitor:
             # there is time to wait for a device now
             scalars = {name_of_own(name): number(value) for name, value in later.items()}
             self._writer.put(StepRecord(collector.step - 1, time.time(), scalars, [], facts))
-
-    def _deliver(self, *, wait: bool) -> None:
-        """Complete the steps whose numbers have arrived from a device, and put them in order."""
-        by_step = {record.step: record for record in self._in_flight}
-        newest = -1
-        for step, scalars, samples in self._adapter.late(wait=wait):
-            newest = max(newest, step)
-            record = by_step.get(step)
-            if record is None:
-                if scalars or samples:  # it was not waited for
-                    self._writer.put(StepRecord(step, time.time(), scalars, samples))
-            else:
-                record.scalars.update(scalars)
-                record.samples.extend(samples)
-        # Everything up to the newest answer of the device is complete, and goes out in order.
-        while self._in_flight and (
-            wait or self._in_flight[0].step <= newest or len(self._in_flight) > MOST_STEPS_IN_FLIGHT
-        ):
-            self._put(self._in_flight.popleft())
-
-    def _put(self, record: StepRecord) -> None:
-        """Put a complete step to the log, the console, other ranks and the trouble detector."""
-        if self._collector.agreement is not None:
-            self._collector.agreement.note(record)
-        if self._trouble.seen(record.scalars) is not None and self._governor.alert():
-            # Trouble: the samples around it that were held back are written after all.
-            for earlier in self._flight.release(record.step, then=STEPS_AROUND_TROUBLE):
-                self._writer.put(earlier)
-        elif record.samples:
-            self._flight.admit(record)
-        self._writer.put(record)
-        if self._console is not None:
-            self._console.write(record.step, record.scalars)
-
-    def _govern(self) -> None:
-        """Account for the step's costs, the monitor's and the run's own, and decide about the next one."""
-        moment = now()
-        collector = self._collector
-        sampled = collector.sampling
-        background = self._writer.cost_secs + (self._memory.cost_secs if self._memory is not None else 0.0)
-        agreement, agreed = collector.agreement, None
-        if agreement is not None:
-            background += agreement.cost_secs
-            agreed = agreement.step == collector.step if agreement.is_made else None
-        spent = collector.spent_secs + moment - self._ending_began
-        # The run's own time is what remains of the step without the cost of watching.
-        user = max(moment - self._step_began - spent, 0.0)
-        spent += background - self._background_secs
-        self._background_secs = background
-        governor = self._governor
-        if collector.norm_secs:
-            governor.norm_cost(collector.norm_secs)
-            collector.norm_secs = 0.0
-        if collector.glance_secs:
-            governor.glance_cost(collector.glance_secs)
-            collector.glance_secs = 0.0
-        collector.plan(
-            sampling=governor.next(sampled=sampled, user_secs=user, spent_secs=spent, agreed=agreed)
-        )
-        collector.wants_norm = self._norm_always or governor.norm_is_due()
-        collector.wants_glance = not collector.wants_norm and governor.glance_is_due()
-        collector.spent_secs = 0.0
-        self._step_began = moment
-        if sampled or collector.sampling:
-            self._prepare()
 
     def _prepare(self) -> None:
         """Prepare the next step, which is charged for it."""

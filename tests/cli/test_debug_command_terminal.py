@@ -167,7 +167,7 @@ def test_ctrl_c_at_the_prompt_forgets_the_line(terminal: Terminal, hub: Scripted
         if time.monotonic() - pressed > 2.0:
             pressed = time.monotonic()
             terminal.press("\x03")
-        return bool(re.search(r"Ctrl-D leaves(?s:.)*" + PROMPT, terminal.written))
+        return bool(re.search(r"Ctrl-D to leave(?s:.)*" + PROMPT, terminal.written))
 
     terminal.wait_until(is_forgotten, "a prompt after Ctrl-C")
     assert [] == hub.asked("snapshot")

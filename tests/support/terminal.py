@@ -24,7 +24,7 @@ LIMIT_SECS = 60.0
 # Every drawing of a whole screen starts at the upper left corner.
 CORNER = b"\x1b[H"
 # And ends with the line of keys.
-LAST_LINE = b"q quit"
+LAST_LINE = b"q: quit"
 # Colours, and the modes that full-screen programs switch.
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ALTERNATE_ON, ALTERNATE_OFF = b"\x1b[?1049h", b"\x1b[?1049l"

@@ -219,7 +219,7 @@ def test_a_damaged_copy_is_set_aside(root: Path) -> None:
         file.append(0, f"copy {number}".encode())
         file.close()
     ReceivedFiles(root).open(PLACE, restart=True).close()
-    with pytest.raises(RefusedFile, match="enough"):
+    with pytest.raises(RefusedFile, match="the limit"):
         ReceivedFiles(root).open(PLACE, restart=True)
     aside = sorted(path for path in (root / "run").iterdir() if path.name != MAIN_NAME)
     assert [f"copy {number}".encode() for number in range(MOST_SET_ASIDE)] == [x.read_bytes() for x in aside]

@@ -73,7 +73,8 @@ class PhaseHooks:
         self.saw_forward = self.sees_calls = True
 
     def _count_batch(self, args: Any, kwargs: Any) -> None:
-        if args and type(args[0]) is torch.Tensor and (sizes := args[0].shape):
+        # The common case is spelled out: this is asked in every step. A nested tensor has no shape.
+        if args and type(args[0]) is torch.Tensor and not args[0].is_nested and (sizes := args[0].shape):
             self._collector.add(BATCH_SIZE, float(sizes[0]))
             return
         # The first tensor with dimensions, wherever it is nested, stands for the batch.

@@ -239,10 +239,10 @@ def test_a_step_waits_for_all_of_its_parcels(logdir: Path) -> None:
             held.open_parcels = 1
             fit(model, optimizer, steps=1)
             monitor.step(loss=torch.tensor(float(step)))
-            written.append(12 - len(monitor._in_flight))
+            written.append(12 - len(monitor._finished.in_flight))
         parcels = held.cost.parcels
     assert parcels > 24
-    assert len(monitor._in_flight) == 0
+    assert len(monitor._finished.in_flight) == 0
     found = Recorded(logdir / "device")
     assert list(range(12)) == found.steps
     assert [float(step) for step in range(12)] == found.series("loss")
@@ -267,7 +267,7 @@ def test_a_device_that_does_not_answer_is_not_waited_for(logdir: Path) -> None:
         for step in range(100):
             fit(model, optimizer, steps=1)
             monitor.step(loss=torch.tensor(float(step)))
-        assert len(monitor._in_flight) <= 64
+        assert len(monitor._finished.in_flight) <= 64
     found = Recorded(logdir / "device")
     assert list(range(100)) == sorted(set(found.steps))
     assert {step: float(step) for step in range(100)} == dict(sorted(found.scalars["loss"].items()))
