@@ -237,7 +237,7 @@ def test_a_watchpoint_stops_the_training(page: Look) -> None:
     expect(status(page)).to_contain_text("Paused in batch")
     hits = open_tab(page, "Hits")
     first = hits.get_by_role("listitem").first
-    expect(first).to_contain_text("gradient: largest magnitude > 1e−9")
+    expect(first).to_contain_text("gradient: abs max > 1e−9")
     page.survey("debugger-hits")
     page.page.set_viewport_size({"width": DESK[0], "height": DESK[1]})
     tensor = first.get_by_role("button").inner_text()
