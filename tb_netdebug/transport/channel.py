@@ -31,7 +31,7 @@ CHANNEL_OPTIONS: Options = (
     ("grpc.keepalive_time_ms", int(1000 * KEEP_ALIVE_SECS)),
     ("grpc.keepalive_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
     ("grpc.http2.ping_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
-    # Ping in silence, too, and without a limit: a training may have nothing to send for minutes.
+    # Ping in silence, too, and without a limit: a run may have nothing to send for minutes.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),  # the collector decides what is sent again
