@@ -41,6 +41,7 @@ class Window:
     def std(self) -> float:
         if not self.count:
             return math.nan
+        # Rounding can make the difference of two nearly equal numbers slightly negative.
         return math.sqrt(max(self.squares / self.count - self.mean**2, 0.0))
 
     def add(self, last_step: int, values: Doubles) -> None:

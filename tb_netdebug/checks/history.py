@@ -20,6 +20,7 @@ from tb_netdebug.core.records.facts import NonfiniteFact, TypedFact
 from tb_netdebug.core.records.step import Kind, StepRecord
 from tb_netdebug.core.records.verdict import RunEvidence
 
+# Bounds on memory: a recording, which may come from anywhere, can hold any number of names.
 MOST_SCALARS = 4096
 MOST_FACTS_KEPT = 256
 MOST_RANKS = 4096

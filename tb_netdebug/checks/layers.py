@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tb_netdebug.core.records.graph import Graph, Node
 
+# Sorts behind all modules whose order is known.
 UNKNOWN = 1 << 30
 
 

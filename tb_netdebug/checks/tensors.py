@@ -15,6 +15,7 @@ from tb_netdebug.core.stats.packed import HEADER, Summary
 Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+# A few more than the samples in a row that any rule asks for.
 LOOKS_KEPT = 16
 # In a network with more tensors than this, only the first ones are judged.
 MOST_TENSORS = 20_000

@@ -32,6 +32,7 @@ from tb_netdebug.cli.mistakes import UserMistake
 TASK = "tb_netdebug.cli.replaying:replay"
 VALUED = ("--model", "--loss")
 IMPOSSIBLE = 2
+# As shells report a process that a signal has ended: this and the number of the signal.
 SIGNALLED = 128
 # Signals of crashes in native code: in the model, or in torch when it reads a damaged capsule.
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)

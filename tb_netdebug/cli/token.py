@@ -23,6 +23,7 @@ from tb_netdebug.core.records.visible import visible_lines
 from tb_netdebug.transport.credentials import Certificate, CredentialsError, new_token, read_token
 
 TOKEN, CERTIFICATE, KEY = "token", "cert.pem", "key.pem"
+# Ten years: trainers know the certificate by its fingerprint, so a new one would shut them out.
 DAYS = 3650
 PORT = 6007
 OPENSSL_SECS = 60

@@ -11,6 +11,7 @@ from tb_netdebug.core.records.verdict import UNKNOWN
 
 SCHEMA = 1
 FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING}
+# Exit codes of `netdebug check`; everything else is 0.
 FOUND, NOT_JUDGED = 1, 2
 
 

@@ -14,6 +14,7 @@ from tb_netdebug.core.records.scalar_names import GRADIENT_NORM, LOSS, NONFINITE
 JUMPS = ((LOSS, 3.0), (GRADIENT_NORM, 10.0))
 # The first steps of a run are wild, and there is nothing to compare with yet.
 WARM_UP_STEPS = 20
+# The means follow about the last 20 steps.
 SMOOTHING = 0.05
 # A loss that has come down to 0.001 may triple at any time: only a jump back to a tenth of the highest mean
 # is worth a sample.

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # Without every=…, samples go to the log at this average rate: 230 MB an hour at most.
 LOG_BYTES_PER_SEC = 64 << 10
+# So much is written at once, as at the start of a run, where most mistakes show.
 LOG_BURST_BYTES = 16 << 20
 
 

@@ -59,6 +59,7 @@ class Acknowledger:
     async def settle(self) -> None:
         """Sync and acknowledge everything now, after whatever is being synced already."""
         async with self._one_at_a_time:
+            # Emptied before the first await: what arrives during these syncs belongs to the next round.
             waiting, self._waiting, self._bytes = self._waiting, {}, 0
             self._some.clear()
             self._many.clear()

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 _FORM = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|[^\s\[\]:/@]*):(?P<port>[0-9]{1,5})", re.ASCII)
+# 253 characters at most, as in DNS.
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", re.ASCII)
 LOOPBACK = "127.0.0.1"
 

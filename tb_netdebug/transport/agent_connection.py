@@ -99,6 +99,7 @@ class AgentConnection:
                 stderr=log,
                 cwd=self._meeting.socket.parent,  # python -m looks for modules in cwd: here are none
                 env=environment(),
+                # A session of its own, so that Ctrl-C in the trainer's terminal does not end it.
                 start_new_session=True,
             )
         finally:

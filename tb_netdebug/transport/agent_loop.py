@@ -24,6 +24,7 @@ from tb_netdebug.transport.trainee import MOST_CONTROL_BYTES, Trainee
 from tb_netdebug.transport.uplink import Uplink
 
 TICK_SECS = 0.05
+# Notes of dead trainers and messages to people can wait longer than records.
 SLOW_TICK_SECS = 1.0
 # When all trainers came for the debugger alone: there are no files to poll, and messages are read at once.
 IDLE_TICK_SECS = 0.5

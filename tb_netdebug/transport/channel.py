@@ -31,6 +31,7 @@ CHANNEL_OPTIONS: Options = (
     ("grpc.keepalive_time_ms", int(1000 * KEEP_ALIVE_SECS)),
     ("grpc.keepalive_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
     ("grpc.http2.ping_timeout_ms", int(1000 * KEEP_ALIVE_WAIT_SECS)),
+    # Ping in silence, too, and without a limit: a run may have nothing to send for minutes.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),  # the collector decides what is sent again
@@ -151,12 +152,15 @@ def _own_name(address: Address, pem: bytes) -> str:
     names += [pair[1] for (pair, *_) in told.get("subject", ()) if pair[0] == "commonName"]
     if not names:
         raise CredentialsError(f"The certificate of {address} contains no name.")
+    # A wildcard is no name, but it matches any label in its place.
     return str(names[0]).replace("*", "netdebug")
 
 
 def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # The fingerprint identifies the machine, by whatever name it is reached.
     context.check_hostname = False
+    # A gRPC server may refuse a client that does not offer HTTP/2.
     context.set_alpn_protocols(["h2"])
     return context
 

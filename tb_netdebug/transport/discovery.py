@@ -111,6 +111,7 @@ def own_bytes(path: Path, *, forbidden: int = 0) -> bytes | None:
     Return None for links, files of other users, and files with any of the `forbidden` mode bits.
     """
     try:
+        # O_NONBLOCK, because opening a FIFO under this name would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None

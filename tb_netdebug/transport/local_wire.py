@@ -9,6 +9,7 @@ import struct
 from google.protobuf.message import Message
 
 _LENGTH = struct.Struct("<I")
+# Linux's struct ucred: process, user, group.
 _CREDENTIALS = struct.Struct("3i")
 # The largest message; the debugger's data is cut into pieces far below this.
 MOST_BYTES = 16 << 20

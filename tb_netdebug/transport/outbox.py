@@ -33,6 +33,7 @@ class Wake:
         # Tells our pipe from a file that got the same number after the program closed all descriptors.
         self._ours = os.fstat(self.descriptor).st_ino
         self._closing = weakref.finalize(self, close_all, [self.descriptor, write_end])
+        # At exit the last messages are still to be sent.
         self._closing.atexit = False
 
     def rouse(self) -> None:

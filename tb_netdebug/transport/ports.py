@@ -19,6 +19,7 @@ def try_port(listen: Address) -> None:
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(kind, socket.SOCK_STREAM) as tried:
+            # As gRPC does: a port whose last connections are still closing counts as free.
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(where)
     except socket.gaierror:

@@ -40,6 +40,7 @@ def made_private(path: Path) -> Path:
     """
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
+    # Not stat(): a link made by another user could lead anywhere.
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise PermissionError(f"{path} is not a folder, so NetDebug does not use it. Remove it")

@@ -82,6 +82,7 @@ class ReceivedFiles:
 
     def _folder(self, names: tuple[str, ...]) -> int:
         self.root.mkdir(parents=True, exist_ok=True)
+        # The root itself may be a link: the user who started the collector has chosen it.
         folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for name in names:
             try:

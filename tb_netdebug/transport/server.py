@@ -163,6 +163,7 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
         ("grpc.http2.ping_timeout_ms", int(1000 * limits.keep_alive_wait_secs)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
+        # gRPC's default takes a silent peer that pings more than once in five minutes for an abuser.
         ("grpc.http2.min_ping_interval_without_data_ms", 5000),
         ("grpc.server_handshake_timeout_ms", int(1000 * limits.handshake_secs)),
         ("grpc.max_connection_idle_ms", int(1000 * limits.idle_secs)),

@@ -20,6 +20,7 @@ SAMPLE_SECS = 1.0
 # At first every sample is kept; after that only changes, and every tenth sample. A day takes 2 MB.
 EARLY_SAMPLES = 120
 EVERY_NTH = 10
+# Changes that get a sample of their own: 2 % of the memory, or half a processor.
 NEWS_SHARE = 0.02
 NEWS_BUSY = 0.5
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -31,6 +32,7 @@ class ProcessTree:
     def __init__(self, pid: int, rank: int) -> None:
         self._pid = pid
         self._rank = rank
+        # Not every kernel is built to list children (CONFIG_PROC_CHILDREN).
         self._is_listed = Path(f"/proc/{pid}/task/{pid}/children").exists()
         self._ticks: dict[int, int] = {}
         self._looked: float | None = None
@@ -56,6 +58,7 @@ class ProcessTree:
     def _cpu_share(self, found: dict[int, Stat]) -> float:
         now = time.monotonic()
         ticks = {pid: stat.ticks for pid, stat in found.items()}
+        # A process with a reused PID may have fewer ticks than its predecessor had.
         spent = sum(max(count - self._ticks.get(pid, 0), 0) for pid, count in ticks.items())
         passed = None if self._looked is None else now - self._looked
         self._ticks, self._looked = ticks, now

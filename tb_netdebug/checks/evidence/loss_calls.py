@@ -176,6 +176,7 @@ def chance_of(call: LossCallFact, key: int | str, scalars: dict[str, float]) -> 
     shape = call.target_shape or (1,)
     if uniform is None:
         rows = max(shape[0], 1)
+        # As for the variance of a sample, which is too low by (n - 1) / n.
         return baseline * rows / (rows - 1) if rows >= LEAST_ROWS else math.nan
     rows = max(math.prod(shape), 1)
     if rows < max(LEAST_ROWS, 2.0 * classes):

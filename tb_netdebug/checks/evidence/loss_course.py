@@ -42,6 +42,7 @@ class LossCurve:
         self._layers: tuple[LayerTable | None, int] = None, 0
         self._count = 0
         self._used = 0
+        # Room for eight times as many, so that the kept ones rarely have to be moved to the front.
         self._kept = np.empty((2, 8 * STEPS_KEPT))
 
     @property
@@ -144,6 +145,7 @@ class LossCurve:
             place = len(self.first) // 4  # some of the first values may be far off
             self.start = float(np.mean(sorted(self.first)[place : len(self.first) - place]))
         self.has_been_negative |= curve.lowest < 0
+        # Of the newest 32 values, as many whole groups of 8 as there are.
         recent = values[-(len(values[-32:]) // FIRST_VALUES * FIRST_VALUES) :]
         if len(values) >= FIRST_VALUES:
             self.best = min(self.best, float(recent.reshape(-1, FIRST_VALUES).mean(axis=1).min()))

@@ -102,6 +102,7 @@ class ConstantOutput(Rule):
             return None
         key = next(iter(calls))
         given, wanted = (history.value(of_loss(key, f"{name}_std")) for name in ("input", "target"))
+        # A loss for classes: class numbers have no spread to compare outputs with.
         if given is None or wanted is None or history.value(of_loss(key, "uniform")) is not None:
             return None
         return given / wanted if wanted > 0 else None

@@ -76,6 +76,8 @@ class SaturatedUnits(Rule):
     def _judge(self, history: History, name: str, class_name: str, slope: float) -> Sign | None:
         limits = self.limits
         look = self._looked[name] = self._looked.get(name, 0) + 1
+        # With that share of units at their ends, the mean slope is at most the rest. So the bits of the
+        # units, which take longer to read, are read only then.
         share = self._share_of_units(history, name) if slope < 1.0 - limits.share else 0.0
         if slope >= limits.slope and share <= limits.share:
             self._began.pop(name, None)

@@ -62,6 +62,7 @@ class ActivationScale(Rule):
             grown = float(np.nanmin(rms[:, -few:].min(axis=1) / rms[:, :few].max(axis=1)))
             shrunk = float(np.nanmax(rms[:, -few:].max(axis=1) / rms[:, :few].min(axis=1)))
             trend = float(np.corrcoef(np.arange(len(places)), np.log(rms[-1]))[0, 1])
+        # Written so that a trend of NaN, as of sizes that are all equal, counts as none.
         if not (grown > limits.growth or 0 < shrunk < limits.shrinking) or not abs(trend) > limits.trend:
             return None
         seen = course(history)

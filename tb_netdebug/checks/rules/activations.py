@@ -72,6 +72,7 @@ class DeadUnits(Rule):
             return None  # fully dead layers are reported by dead-layer
         zeros = seen.past("zero_share", limits.looks)[:, place]
         # Rare activity is not death: experts, sparse codes and single inputs are silent most of the time.
+        # All activity of the layer, shared among its living units: how often one of them was active.
         inputs = float(seen.now.count[place]) / count * limits.looks
         occasions = inputs * (1.0 - float(zeros.mean())) / (1.0 - share)
         if occasions < limits.values:

@@ -98,9 +98,11 @@ class ExplodingGradients(Rule):
     def _is_worse(self, history: History) -> bool:
         curve = loss_of(history)
         if curve is None or not curve.count:
+            # Without a loss, only the gradients can tell.
             return True
         if curve.nonfinite:
             return True
+        # Of a short run only the newer half, so that the first loss is not compared with itself.
         newest = float(np.mean(curve.tail(4)[-min(4, max(curve.count // 2, 1)) :]))
         return newest > 0 and newest >= self.limits.worse * max(abs(curve.first), 1e-12)
 

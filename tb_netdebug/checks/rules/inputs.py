@@ -16,6 +16,7 @@ from tb_netdebug.core.records.scalar_names import BATCH_SIZE, of_input, of_words
 
 def input_places(history: History) -> list[tuple[str, int]]:
     """Return `input/0` and so on, with their places among the tensors of their kind."""
+    # As many inputs as the probes record.
     names = ("input/0", "input/1", "input/2", "input/3")
     place = history.tensors.place
     return [(name, place[name]) for name in names if name in place]

@@ -130,4 +130,5 @@ class Counted:
     def ratio(self) -> float:
         """The labels of the most frequent class relative to the mean of the others."""
         others = (self.labels - self.top_labels) / max(self.classes - 1, 1)  # a loss may have one class
+        # Half a label at least, so that classes that never occur make no infinite ratio.
         return self.top_labels / max(others, 0.5)

@@ -59,11 +59,13 @@ class LabelsSorted(Rule):
         if batches.size > 1.5:
             # Of two labels drawn from one batch, one in `size` is drawn twice, and equals itself.
             chance = 1 / batches.size + (1 - 1 / batches.size) * pooled
+            # A chance cannot exceed 1: where it is high already, less excess has to do.
             seen, limit = batches.mean("collision"), min(chance + limits.excess, 0.98)
         else:
             seen, chance, limit = alike, pooled, pooled + limits.neighbours_excess
             if pairs < limits.neighbours:
                 return
+        # Where nearly all labels are of one class, batches of that class prove nothing.
         if seen >= limit and pooled < 0.9:
             words = "Two labels of the same batch are equal"
             yield self._sign(batches, words, seen, chance, limit)
@@ -141,6 +143,7 @@ class Batches:
     def neighbours(self) -> tuple[int, float]:
         """Return how many pairs of batches followed each other, and the share of pairs of the same class."""
         looks = list(self.looks)
+        # Steps between two measured ones had batches as well: those two are no neighbours.
         pairs = [
             first["top_class"] == second["top_class"]
             for first, second in itertools.pairwise(looks)

@@ -203,6 +203,7 @@ class LearningRateHigh(Rule):
         if origin is None or origin.what == "unknown" or curve is None or not self._is_calm:
             return False
         before = [value for value in curve.values if math.isfinite(value)][-NEWEST:]
+        # The larger of both, because a multiple of a negative loss lies below it.
         bound = max(curve.first, self.limits.rise * curve.first)
         is_long = step - self._last_large >= self.limits.calm
         return is_long and bool(before) and sum(before) / len(before) <= bound

@@ -106,6 +106,7 @@ class Bounded:
             return
         self.looks += 1
         self.spread = max(self.spread, look["input_max"] - look["input_min"])
+        # The loss applies a sigmoid to its input, so this is the mean answer that it judges.
         answer = 1 / (1 + math.exp(-look["input_mean"]))
         if look["target_min"] < 0.5 < look["target_max"]:
             self.gaps = [*self.gaps[-15:], answer - look["target_mean"]]
@@ -117,6 +118,8 @@ class Bounded:
 
 def lowest_loss(classes: int | None) -> float:
     """Return the loss of a perfect answer when its probabilities are taken for scores."""
+    # Such an answer has a score of 1 for the right class and of 0 for the n - 1 others, and cross entropy of
+    # these scores is log(e + n - 1) - 1.
     return math.log(1 + (max(classes or 2, 2) - 1) / math.e)
 
 

@@ -19,6 +19,7 @@ from tb_netdebug.checks.wording.idioms import Idiom
 from tb_netdebug.checks.wording.phrases import number, percent
 from tb_netdebug.core.records.scalar_names import OWN, RATES
 
+# Asked for every scalar of a run, again and again.
 is_of_evaluation = lru_cache(maxsize=8192)(is_evaluation)
 
 
@@ -61,8 +62,10 @@ class Overfitting(Rule):
         if best <= 0 or len(later) < limits.evaluations:
             return None
         last = later[-limits.evaluations :]
+        # The evaluations up to the lowest show how noisy they are, if there are enough of them.
         doubt = 3.0 * noise(values[: place + 1]) if place > 3 else 0.0
         level = float(last.min())
+        # Too small a rise, one within the noise, or one that is coming down again.
         if level < best * (1.0 + limits.rise) or level < best + doubt or last[-1] < np.median(later) * 0.98:
             return None
         then, now = self._training(seen, steps[place]), self._training(seen, steps[-1])

@@ -77,6 +77,7 @@ class LossSpike(Rule):
                 self._since = began if self._since < 0 else self._since
             elif step - began > self.limits.recovery:
                 self._open = None
+                # It has not come down, so this is a new level, of which nothing is known yet.
                 self._calm.clear()
             else:
                 self._open = began, max(height, loss), threshold
@@ -84,7 +85,10 @@ class LossSpike(Rule):
         if len(self._calm) >= self.limits.before:
             highest = max(self._calm)
             if loss > max(self.limits.above_start * start, highest):
+                # A floor, so that losses that are mostly 0 make no infinite factor.
                 usual = max(middle(np.array(self._calm)), 1e-9 * highest)
+                # Where losses vary by themselves, a spike is as far above the highest as that is above the
+                # middle.
                 factor = max(self.limits.above_highest, highest / usual)
                 if loss > factor * highest:
                     # A loss that comes down to the level before is a spike; one that had to be learned down

@@ -49,6 +49,8 @@ class MemoryGrowth(Rule):
             return
         for curve in history.curves(MEMORY):
             is_own = curve.name in (RSS, CHILDREN_RSS)
+            # Of a device: what torch has allocated, or what this process takes. What others take is no leak
+            # here.
             if not is_own and not curve.name.endswith(("/allocated", "/process")):
                 continue
             if self._read.get(curve.name) != curve.count:  # a reading comes every second or so

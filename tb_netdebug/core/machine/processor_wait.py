@@ -18,6 +18,7 @@ COUNTS = "schedstat"
 # Only outliers need an explanation: a long step takes at least so many seconds and so many times the usual.
 LONG_SECS = 0.1
 LONG_FACTOR = 2.0
+# The usual time follows about the last ten steps.
 SMOOTHING = 0.1
 # A reading takes 6 µs per thread. The wait of a long step is counted from the reading before it, which may
 # include short steps, so there is a reading at least this often. With many threads there are fewer, so that

@@ -16,6 +16,7 @@ import numpy as np
 from tb_netdebug.core.records.codec_bits import BitReader, BitWriter, fold, unfold, unzigzag, zigzag
 from tb_netdebug.core.stats.packed import BINS, HEADER, Summary, write_varints
 
+# A bin is the top 12 bits of a float32: the first is the sign, and 0x7F8 is the bin of infinity.
 HALF = 0x800
 LAST_FINITE = 0x7F7
 MOST_ROW_BYTES = 1 << 16

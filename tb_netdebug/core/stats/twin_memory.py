@@ -14,6 +14,7 @@ from tb_netdebug.core.stats.dtypes import ITEM_BYTES, DType
 
 Array = NDArray[Any]
 
+# As many as NumPy 2 allows.
 MOST_DIMENSIONS = 64
 _TYPE_STRINGS = {
     DType.FLOAT32: "<f4",

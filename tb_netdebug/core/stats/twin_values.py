@@ -14,6 +14,7 @@ Doubles = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
+# A bin is the top 12 bits of a float32, except next to 0 and infinity.
 BINS = 4096
 SIGN = np.uint16(0x800)
 SMALLEST_BIN = np.uint16(1)

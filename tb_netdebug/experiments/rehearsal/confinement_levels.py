@@ -14,7 +14,7 @@ from tb_netdebug.experiments.rehearsal.changes import FileChange
 
 # The key under which a keeper reports why it could not begin.
 UNAVAILABLE = "unavailable"
-# The class of each level. The constructor raises HoldUnavailableError if this machine lacks the level.
+# The class of each level. The constructor raises ConfinementUnavailableError if this machine lacks the level.
 PLACES = {
     "overlay": "tb_netdebug.experiments.rehearsal.overlay:Overlay",
     "landlock": "tb_netdebug.experiments.rehearsal.landlock:Landlock",
@@ -29,7 +29,7 @@ class ConfinementUnavailableError(Exception):
 class Confinement(Protocol):
     """A way to hold a process, created with an empty folder that is removed afterwards.
 
-    The constructor raises HoldUnavailableError.
+    The constructor raises ConfinementUnavailableError.
     """
 
     read_only: list[str]

@@ -29,9 +29,9 @@ class InertMonitor:
         return None
 
     def __getattr__(self, name: str) -> Any:
+        # Private names stay missing, so that copy and pickle do not take the lambda for their protocol.
         if name.startswith("_"):
             raise AttributeError(name)
-        # Private names stay missing, so that copy and pickle do not take the lambda for their protocol.
         return lambda *_, **__: None
 
     def step(self, *_: Any, **__: Any) -> None:

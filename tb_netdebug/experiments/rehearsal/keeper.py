@@ -109,6 +109,7 @@ def act(order: Order, hold: Confinement, writing: int) -> None:
     module, _, name = order.task.partition(":")
     hold.begin()
     name_connections(lambda named: tell("connection", named))
+    # Compiled files would be listed as changes that the script makes.
     sys.dont_write_bytecode = True
     task: Callable[..., object] = getattr(importlib.import_module(module), name)
     try:
@@ -150,8 +151,8 @@ class Keeper:
             self._terminate()
 
     def wait(self) -> RehearsalReport:
-        # Without pidfd (other systems, old kernels), poll at short intervals instead.
         """Wait until the process has ended and return the report."""
+        # Without pidfd (other systems, old kernels), poll at short intervals instead.
         descriptor = pidfd_of(self._pid)
         waiting_for = [each for each in (self._reading, descriptor) if each is not None]
         while True:

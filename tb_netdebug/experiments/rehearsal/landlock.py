@@ -18,6 +18,7 @@ from tb_netdebug.experiments.rehearsal.redirection import redirect
 
 VERSION_ASKED = 1
 RULE_PATH_BENEATH = 1
+# Access rights as in linux/landlock.h.
 WRITE_FILE, REMOVE_FILE, MAKE_REG, REFER, TRUNCATE = 1 << 1, 1 << 5, 1 << 8, 1 << 13, 1 << 14
 # All write access rights of ABI version 1: writing, removing and creating of every kind. Reading is free.
 WRITES = WRITE_FILE | sum(1 << bit for bit in range(4, 13))
@@ -29,6 +30,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev
 
 
 class PathBeneath(ctypes.Structure):
+    # The kernel's struct landlock_path_beneath_attr is packed.
     _pack_ = 1
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
@@ -57,7 +59,7 @@ class Landlock:
 
 
 def version() -> int:
-    """Return the ABI version of Landlock. Raise HoldUnavailableError."""
+    """Return the ABI version of Landlock. Raise ConfinementUnavailableError."""
     try:
         return syscalls.syscall(
             syscalls.SYS_LANDLOCK_CREATE_RULESET,
@@ -79,6 +81,7 @@ def restrict(folder: str, kernel_version: int) -> None:
         syscalls.SYS_LANDLOCK_CREATE_RULESET,
         "Landlock",
         ctypes.byref(attribute),
+        # The size of the attribute in ABI version 1, which newer kernels accept.
         ctypes.c_size_t(8),
         ctypes.c_uint(0),
     )

@@ -23,6 +23,7 @@ from tb_netdebug.experiments.rehearsal.confinement_levels import ConfinementUnav
 from tb_netdebug.experiments.rehearsal.mounts import Mount, mounts
 
 MOST_COPIED_BYTES = 1 << 20
+# Each entry of a rebuilt directory costs a copy or a mount.
 MOST_ENTRIES = 5000
 # The mount option for overlays that use extended attributes writable by root only.
 AS_ROOT = "redirect_dir=on"
@@ -59,6 +60,7 @@ class Overlay:
         """Close the way to the files below the view, and drop the capabilities that could undo it."""
         os.close(self._fd)
         taken = sum(1 << number for number in TAKEN)
+        # Root keeps what its programs may need; other users had no capability before the namespace.
         syscalls.drop_capabilities(0 if os.getuid() else ~taken & (1 << 64) - 1)
         # An overlay in a user namespace cannot rename directories of the lower layer.
         if self._options != AS_ROOT:

@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from functools import cache
 
+# As in the kernel's sched.h, mount.h and capability.h; Python has no names for them.
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
@@ -80,6 +81,7 @@ def make_read_only(target: str, *, recursive: bool) -> None:
     flags = ctypes.c_uint(AT_RECURSIVE if recursive else 0)
     path = os.fsencode(target)
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    # -100 is AT_FDCWD, which does not matter: all paths here are absolute.
     syscall(SYS_MOUNT_SETATTR, f"make {target} read-only", -100, path, flags, attributes, size)
 
 

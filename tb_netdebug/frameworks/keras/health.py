@@ -12,6 +12,7 @@ from tb_netdebug.frameworks.keras.counts import COLUMNS
 # small. These limits bound the values that are read in every step: of one gradient, and of all.
 MOST_VALUES = 1 << 12
 MOST_VALUES_IN_ALL = 1 << 16
+# TensorFlow's TensorDebugMode.CONCISE_HEALTH.
 CONCISE_HEALTH = 3
 
 

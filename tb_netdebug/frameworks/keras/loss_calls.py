@@ -13,6 +13,7 @@ OPERATIONS = {
     "Softmax": "Softmax", "Sigmoid": "Sigmoid", "BiasAdd": "Linear", "MatMul": "Linear", "Relu": "ReLU",
     "Tanh": "Tanh", "LogSoftmax": "LogSoftmax", "Softplus": "Softplus", "Elu": "ELU", "Selu": "SELU",
 }  # fmt: skip
+# The class that adds up the losses of a compiled model, which Keras does not export.
 COMPILED = tuple(kind for kind in keras.losses.Loss.__subclasses__() if kind.__name__ == "CompileLoss")
 SOFTMAXED = ("sparse_categorical_crossentropy", "categorical_crossentropy")
 

@@ -160,6 +160,7 @@ def of_classes(seen: LossSeen, scores: Floats, target: Array) -> dict[str, float
     classes = scores.shape[-1]
     rows = scores.reshape(-1, classes)
     step = max(len(rows) // MOST_ROWS, 1)
+    # Less the highest score, so that exp cannot overflow.
     highest = rows.max(-1, keepdims=True)
     sums = np.log(np.exp(rows - highest).sum(-1)) + highest[:, 0]
     found = {

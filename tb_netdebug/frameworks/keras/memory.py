@@ -19,6 +19,7 @@ def device_memory() -> dict[str, float]:
             info = tf.config.experimental.get_memory_info(f"GPU:{number}")
         except (ValueError, tf.errors.OpError):
             continue
+        # A device with a peak of 0 is one that this process does not use.
         if info["peak"]:
             readings[f"memory/cuda{number}/allocated"] = float(info["current"])
             readings[f"memory/cuda{number}/peak_allocated"] = float(info["peak"])

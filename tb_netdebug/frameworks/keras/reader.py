@@ -12,6 +12,7 @@ from tb_netdebug.frameworks.keras.layers import band, unit_dim
 from tb_netdebug.frameworks.keras.values import Array, array_of, item_of
 from tb_netdebug.recording.collector import StepCollector
 
+# The head of a packed summary: six counts, then minimum, maximum, sum and sum of squares.
 _HEADER = struct.Struct("<6Q4d")
 
 

@@ -90,6 +90,7 @@ class SampleReader:
         if not (self._settings.weights or self._settings.updates):
             return
         look.weights = look.weights or held(moved(self._network))
+        # The weights after this step are those before the next one, which then need not be kept again.
         self._kept_for = look.step + 1
         resting = [
             each

@@ -18,6 +18,7 @@ from tb_netdebug.frameworks.torch.stepping.quiet import reading
 from tb_netdebug.frameworks.torch.values import is_functorch_wrapped
 
 MOST_NODES = 20_000
+# Few, because on a device each reading of them waits for it.
 MOST_TENSORS, MOST_VALUES = 16, 16
 # Once a run is found, its steps are detected by these alone.
 MOST_TENSORS_OF_A_STEP = 2

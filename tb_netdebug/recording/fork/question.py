@@ -141,6 +141,7 @@ def run_in_child(ask: Callable[[], Answer], writer: int, numbers: Any) -> None:
     try:
         answer = answer_in_child(ask, numbers)
         with suppress(OSError, ValueError, TypeError):
+            # An answer that is too long is cut, cannot be parsed, and counts as a failure.
             os.write(writer, json.dumps(answer, default=str).encode()[:MOST_BYTES])
     finally:
         os._exit(0)
@@ -149,6 +150,7 @@ def run_in_child(ask: Callable[[], Answer], writer: int, numbers: Any) -> None:
 def answer_in_child(ask: Callable[[], Answer], numbers: Any) -> Answer:
     try:
         gc.disable()  # no finalizers of the program's objects may run here
+        # Trace functions belong to the program, whose code must not run in the copy either.
         sys.settrace(None)
         sys.setprofile(None)
         threading.settrace(None)

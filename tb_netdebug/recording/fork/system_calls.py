@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 # Instructions of the kernel's packet filter (BPF): load a word, compare it, return.
 LOAD, IS_EQUAL, IS_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+# SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with EPERM, and SECCOMP_RET_KILL_PROCESS.
 ALLOW, REFUSE, KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
 NUMBER_AT, MACHINE_AT = 0, 4  # offsets in the kernel's seccomp_data
 # Numbers from here on belong to x86-64's second set of calls, x32.

@@ -149,4 +149,5 @@ def finish_with_process(finish: Callable[[], None]) -> None:
         return
     from multiprocessing.util import Finalize
 
+    # Below 0: after the finalizers of the program, and when its own children have been joined.
     Finalize(None, finish, exitpriority=-100)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Port 0: the system chooses a free one.
 NOWHERE = "127.0.0.1:0"
 CLOSE_SECS = 5.0
 # The import takes the processor for a moment, so the first chart goes first.

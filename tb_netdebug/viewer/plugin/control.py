@@ -161,6 +161,7 @@ def _wrong_length(environ: WSGIEnvironment, most_bytes: int) -> HttpRefusal | No
         )
     if not (length.isascii() and length.isdecimal()):
         return HttpRefusal(400, "The length of the body is not a number.")
+    # The length of the text first: int() takes long for thousands of digits, or refuses them.
     if len(length) > 12 or int(length) > most_bytes:
         return HttpRefusal(413, f"The body may have at most {most_bytes} bytes.")
     return None

@@ -16,6 +16,7 @@ from tb_netdebug.viewer.plugin.replies import error_reply, reply
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
+# Each stream keeps a thread of TensorBoard's server busy.
 MOST_STREAMS = 24
 HEARTBEAT_SECS = 4.0
 # How soon a client that hung up is noticed; the server itself only notices when it writes.
@@ -69,6 +70,7 @@ class EventStream:
         self._seat.give_back()
 
     def _run(self, seen: int) -> Generator[bytes, None, None]:
+        # A client that reconnects by itself does so after 1000 ms.
         yield b"retry: 1000\n" + self._event("hello", {"epoch": self._hub.epoch, "version": seen}, seen)
         quiet_secs = 0.0
         while not self._hub.closed and not self._is_left():

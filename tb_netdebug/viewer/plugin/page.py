@@ -85,6 +85,7 @@ def missing_page() -> Response:
 
 def _static(path: Path, *, lasting: bool) -> StaticFile:
     plain = path.read_bytes()
+    # Without the time, so that the same file always gives the same bytes.
     packed = None if path.suffix in PACKED_ALREADY else gzip.compress(plain, mtime=0)
     if packed is not None and len(packed) >= len(plain):
         packed = None

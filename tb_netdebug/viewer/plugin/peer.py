@@ -27,6 +27,7 @@ _PORTS = struct.Struct("!HH")
 _NO_INTERFACE_NO_COOKIE = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
 _ALL_STATES = 0xFFFFFFFF
 _ENDS = slice(_WANTED.size, _WANTED.size + 36)  # ports and addresses
+# Where struct inet_diag_msg, the answer, has the same 36 bytes, and user and inode.
 _ENDS_TOLD = slice(_HEADER.size + 4, _HEADER.size + 40)
 _OWNER = struct.Struct("=II")
 _OWNER_AT = _HEADER.size + 64

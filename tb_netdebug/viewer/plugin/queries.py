@@ -21,6 +21,7 @@ LONGEST_NAME = 20_000
 LONGEST_PATTERN = 100
 KINDS = {kind.name.lower(): kind for kind in Kind}
 _STATISTIC = re.compile(r"[a-z][a-z0-9_]{0,39}")
+# Steps are stored in 64 bits.
 _STEPS = range(-(1 << 63), 1 << 63)
 
 

@@ -246,6 +246,7 @@ class LogdirReader:
             if row is not None and _version(row) >= _version(self._hub.row(name)):
                 self._hub.set_row(name, row)
                 if may_change(row):
+                    # By then a run that writes nothing more is not live any more, which its row has to show.
                     self._due.setdefault(name, now + LIVE_SECS + PAUSE_SECS)
             self._news.notify_all()
 

@@ -16,6 +16,7 @@ SHORT_TURN_SECS = 0.001
 
 _lock = threading.Lock()
 _at_work = 0
+# Python's default; read anew by each first caller, as the program may have set another.
 _usual_secs = 0.005
 
 

@@ -22,7 +22,9 @@ Array = NDArray[np.generic]
 # Little-endian, as every machine that a browser runs on reads them.
 TYPES = {"f64": "<f8", "f32": "<f4", "i32": "<i4", "u8": "u1"}
 SEPARATOR = "\0"
+# A typed array in JavaScript must begin at a multiple of its item size, which is at most 8.
 _ALIGNMENT = 8
+# Small pieces, so that none keeps Python's lock from the other threads for long.
 _ITEMS_AT_ONCE = 256
 _BYTES_AT_ONCE = 1 << 18
 

@@ -53,6 +53,7 @@ def missing_between(first: Integers, last: Integers, rows: Integers) -> list[tup
     jumps = first[1:] > reached[:-1] + 1
     # Single rows with a jump before at least half of them: steps are not numbered one by one.
     in_tens = len(jumps) > 0 and not (rows > 1).any() and np.count_nonzero(jumps) * 2 >= len(jumps)
+    # Where most blocks skip steps themselves, a jump between two of them means nothing either.
     if in_tens or np.count_nonzero(dense) * 2 <= len(dense):
         return []
     at = np.flatnonzero(jumps & dense[1:] & dense[:-1])[:MOST_MISSING]

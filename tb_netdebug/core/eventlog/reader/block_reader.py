@@ -87,6 +87,8 @@ def unpacked(decompressor: zstandard.ZstdDecompressor, frame: bytes) -> bytes:
     """Return the unpacked bytes, or bytes that no decoder accepts if the frame is damaged or too big."""
     try:
         size = zstandard.frame_content_size(frame)
+        # The size comes from the header of the frame, and is -1 where it is missing. Without it, nobody knows
+        # how much memory the frame would take.
         if not 0 < size <= MOST_COLUMN_BYTES:
             return _DAMAGED if size else b""
         return decompressor.decompress(frame, allow_extra_data=False)

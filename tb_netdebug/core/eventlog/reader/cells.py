@@ -17,6 +17,7 @@ def cell_width(first: int, last: int, most: int) -> int:
     """
     width = 1
     most = max(most, 2 if first < 0 <= last else 1)
+    # Widths far too small are skipped: a range of steps may be as long as 2**61.
     scale = max((last - first + 1) // (8 * most), 1)
     scale = 1 << scale.bit_length() - 1
     while last // width - first // width + 1 > most:

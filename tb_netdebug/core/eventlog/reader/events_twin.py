@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tb_netdebug.core.eventlog.reader.wire import BYTES, FIXED32, FIXED64, VARINT, Malformed, fields, signed
 
+# The kinds of entries: steps are 0, levels of detail 1 to 30, and 31 is everything else.
 STEPS, OTHER, MOST_LEVELS = 0, 31, 30
 ENTRY = struct.Struct("<qqqIIIIIHBB")
 POINT = struct.Struct("<qddqII")
@@ -126,6 +127,7 @@ class Events:
         # An entry keeps the place of the sketches as their distance from the columns, which come first.
         ahead = sketches[0] - columns[0] if sketches[0] < sketches[1] else 0
         rank, rows, samples = numbers[2], numbers[5] & 0xFFFFFFFF, numbers[6] & 0xFFFFFFFF
+        # An entry has no room for either, and no writer of ours makes such a block.
         if ahead < 0 or rank > 0xFFFF:
             raise Malformed
         self.entries += ENTRY.pack(
@@ -158,6 +160,7 @@ class Events:
                 dims = list(self.dims_of(value, stop))
             elif number in (4, 5, 6) and kind == BYTES and stop > value:
                 numbers[number] = self.data[value:stop]
+            # A list of a single number may be stored unpacked, as the number itself.
             elif number in (5, 6) and kind == (FIXED32 if number == 5 else FIXED64):
                 numbers[number] = value.to_bytes(4 if number == 5 else 8, "little")
         if dtype not in (_FLOAT, _DOUBLE):
@@ -165,6 +168,7 @@ class Events:
         if dims:
             return None, len(dims) == 2 and dims[0] > 0 and dims[1] == 3
         form, field = ("<f", 5) if dtype == _FLOAT else ("<d", 6)
+        # Writers put the number into `tensor_content` or into the list of its type.
         stored = numbers.get(4, numbers.get(field, b""))
         return (struct.unpack(form, stored)[0] if len(stored) == struct.calcsize(form) else None), False
 

@@ -17,6 +17,7 @@ from tb_netdebug.core.eventlog.reader.storage import FileState, OpenFile, Storag
 from tb_netdebug.core.eventlog.writer.framing import HEADER_BYTES
 
 _PIECE_BYTES = 1 << 20
+# Each read from an object store is a request over the network, so each asks for more.
 _REMOTE_PIECE_BYTES = 16 << 20
 # The last bytes read, compared on the next look: an object store may have replaced the file unnoticed.
 _SEAL_BYTES = 32
@@ -149,6 +150,7 @@ class FileIndex:
             found = np.frombuffer(entries, scanner.ENTRY)
             samples = _samples(found, tags, data, at)
             yield IndexedPiece(self._blocks(found, tags), np.frombuffer(points, scanner.POINT), tags, samples)
+            # Out of patience: the rest of the file counts as lost.
             at = at + stop if patience >= 0 else end
             if len(data) < wanted or (stop == 0 and not need):
                 break  # the file is being truncated, or a header is incomplete

@@ -100,6 +100,7 @@ class FollowedRun:
 
     def details(self) -> dict[str, Any]:
         """Return everything but the numbers, as plain values; some floats may be non-finite."""
+        # Read first: if the run changes meanwhile, the next call computes everything again.
         version = self.version
         if self._details is None or self._details[0] != version:
             with self._readable():
@@ -177,6 +178,7 @@ class FollowedRun:
         if not isinstance(self._views, RecordedViews):
             return None
         evidence = RunEvidence.of(described["scalars"], has_moved=False)
+        # `has_moved` reads samples from the files, so ask only where the names do not decide.
         if evidence.has_updates:
             return evidence
         return RunEvidence.of(described["scalars"], has_moved=self._views.has_moved())

@@ -190,6 +190,8 @@ class _Watch:
                 except FileNotFoundError:
                     continue
                 except OSError:
+                    # No watch is left, or the system refuses them. Polling finds the changes in all other
+                    # folders.
                     break
         return len(self._notices) > before
 

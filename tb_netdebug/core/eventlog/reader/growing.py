@@ -25,8 +25,10 @@ class Growing:
     def add(self, values: NDArray[Any]) -> None:
         size = self._size + len(values)
         if size > len(self._data):
+            # Growing by half keeps the cost of copying in proportion to what is added.
             self._move(max(size, len(self._data) + len(self._data) // 2 + 16))
         self._data[self._size : size] = values
+        # The size comes last: another thread may take a view at any moment.
         self._size = size
 
     def trim(self) -> None:
@@ -37,4 +39,5 @@ class Growing:
     def _move(self, room: int) -> None:
         moved = np.empty(room, self._data.dtype)
         moved[: self._size] = self._data[: self._size]
+        # Views that readers hold keep the old array, to which nobody writes any more.
         self._data = moved

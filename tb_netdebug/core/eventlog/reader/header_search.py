@@ -17,6 +17,7 @@ def header_offsets(window: bytes) -> list[int]:
     """Return where 12 bytes look like a header: a possible length, followed by its checksum."""
     if len(window) < HEADER_BYTES:
         return []
+    # A header may begin at any byte: four views of 32-bit words, each a byte later, cover them all.
     found = [_offsets_from(window, start) for start in range(4)]
     return sorted(offset for offsets in found for offset in offsets)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
+# From linux/inotify.h, the same on all architectures.
 _MODIFY, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x4000, 0x8000
 _ONLY_FOLDERS, _NO_LINKS, _IS_FOLDER = 0x1000000, 0x2000000, 0x40000000
@@ -69,6 +70,7 @@ class Inotify:
         while at < len(data):
             number, mask, _, size = _EVENT.unpack_from(data, at)
             at += _EVENT.size
+            # The kernel pads names with zeros.
             name = os.fsdecode(data[at : at + size].rstrip(b"\0"))
             at += size
             # The kernel's queue was full, and changes were lost.

@@ -33,6 +33,7 @@ def is_shared(path: str, *, mounts: Path = _MOUNTS) -> bool:
         # Later mounts hide earlier ones at the same place.
         if (path == folder or path.startswith(f"{folder}/")) and len(folder) >= longest:
             kind, longest = words[2], len(folder)
+    # sshfs, s3fs, gcsfuse and others appear as "fuse.NAME".
     return kind in _SHARED or kind.startswith("fuse.")
 
 

@@ -11,6 +11,7 @@ import fsspec
 
 from tb_netdebug.core.eventlog.reader.storage import FileState, OpenFile, is_event_file
 
+# Each driver of fsspec has its own name for the time of the last change.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "timeModified")
 
 
@@ -36,6 +37,7 @@ class ObjectStore:
         return cls(filesystem), str(path).rstrip("/")
 
     def walk(self, root: str) -> Iterator[tuple[str, dict[str, FileState]]]:
+        # fsspec caches listings, and an old one hides what was uploaded since.
         self._filesystem.invalidate_cache()
         with _as_os_errors():
             if not self._filesystem.exists(root or "/"):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tb_netdebug.core.eventlog.reader.errors import ReaderError
 from tb_netdebug.core.records.linear_regex import LinearPattern, PatternError
 
+# A search takes time in proportion to pattern times name, and a run may have many names.
 _MOST_PATTERN = 300
 _MOST_NAME = 1000
 

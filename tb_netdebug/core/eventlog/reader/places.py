@@ -96,6 +96,7 @@ def find_runs(storage: Storage, root: str, prefix: str) -> tuple[dict[str, RunFi
         home = folder
         if folder.endswith(SIDE_FOLDER) and (folder == root or folder.startswith(f"{root.rstrip('/')}/")):
             above = folder.removesuffix(SIDE_FOLDER)
+            # A logdir may begin below the run's folder, and no run's name reaches above the logdir.
             home = above if len(above) >= len(root) else folder
             # Other tools may keep files in there, too; only ours belong to the run.
             files = {name: state for name, state in files.items() if is_ours(name)}
@@ -119,6 +120,7 @@ def clean(text: str) -> str:
 def natural(name: str) -> list[tuple[int, int, str]]:
     """Return a sort key that puts run2 before run10."""
     return [
+        # A hostile name may hold thousands of digits, which int() reads slowly or refuses.
         (0, int(part[:300]), "") if part.isdecimal() and part.isascii() else (1, 0, part)
         for part in _DIGITS.split(name)
     ]

@@ -89,6 +89,7 @@ def pulse(
 ) -> Pulse:  # fmt: skip
     """Return the pulse of a run; `files` are sorted by age, `step_secs` is the usual time of a step."""
     ranks = _ranks(files)
+    # An ending from before the newest file is that of an earlier process of the same run.
     endings = {
         rank: account.ending
         for rank, account in accounts.items()
@@ -117,6 +118,7 @@ def _ranks(files: Mapping[str, FileState]) -> dict[int, _Rank]:
         if is_agents(path):
             rank.agent_came = max(rank.agent_came, state.changed)
         else:
+            # Files come sorted by age, so the path of the newest one stays.
             rank.path, rank.came = path, max(rank.came, state.changed)
     return found
 

@@ -29,6 +29,7 @@ from tb_netdebug.core.records.step import Kind, Series
 _HEAT_STATISTICS = {*EXACT, "inactive_units"}
 # How many blocks a table looks back for tensors that are sampled rarely.
 _MOST_BACK = 512
+# The last few blocks usually hold a sample of every tensor, so blocks are read a few at a time.
 _AT_ONCE = 16
 
 

@@ -80,6 +80,7 @@ def inactive_of(table: NDArray[np.void]) -> Doubles:
 
 def _std(one: Moments) -> Doubles:
     mean = one.sum / one.finite
+    # Rounding can make the difference of two nearly equal numbers slightly negative.
     std: Doubles = np.sqrt(np.maximum(one.sum_squares / one.finite - mean * mean, 0.0))
     return std
 

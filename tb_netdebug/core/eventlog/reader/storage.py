@@ -102,6 +102,7 @@ class Local:
 
     @contextmanager
     def open(self, path: str) -> Iterator[OpenFile]:
+        # Listings skip links, and a link that has taken the place of a file since must not lead elsewhere.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
         try:
             yield _Descriptor(descriptor)

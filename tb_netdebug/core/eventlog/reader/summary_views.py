@@ -249,6 +249,7 @@ def quantiles_of(one: Bins | None, shares: Doubles) -> Doubles:
 
 def loss_of(tags: Sequence[str]) -> str | None:
     """Return the tag that is most likely the training loss."""
+    # Reversed, so that of tags that differ only in case the first one wins.
     known = {tag.lower(): tag for tag in reversed(tags)}
     for name in _LOSSES:
         if name in known:

@@ -26,6 +26,7 @@ ReadRows = Callable[[Integers], Sequence[tuple[Integers, Flags]]]
 # and only so many blocks are decoded to tell late samples from a resumed run.
 MOST_STRETCHES = 512
 MOST_LOOKS = 2000
+# Sums and differences of two steps must fit into 64 bits.
 MOST_STEPS = 1 << 60
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 SUFFIX = ".netdebug"
 SIDE_FOLDER = Path("plugins", "netdebug")
+# O_EXCL: a file of another process is never continued. O_BINARY exists on Windows only, where text mode would
+# change line ends.
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 _counter = itertools.count()
@@ -67,6 +69,7 @@ class EventFile:
     def check(self) -> None:
         """Raise OSError if anyone else has deleted, replaced, truncated or written to the file."""
         status = self._status()
+        # A deleted file takes writes through its descriptor without an error, and they vanish with it.
         if status.st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "The event file was deleted", str(self.path))
         if status.st_size != self.size:
@@ -76,6 +79,7 @@ class EventFile:
     def abandon(self) -> None:
         """Close the file for good, if possible after cutting off an incomplete record at its end."""
         with contextlib.suppress(OSError):
+            # Cut only what is surely ours: with any other size, somebody else has written or truncated.
             if self._status().st_size == self.size > self._whole_size:
                 os.ftruncate(self._fd, self._whole_size)
         self.close()
@@ -111,5 +115,6 @@ def file_name(rank: int) -> str:
     global _latest_secs
     _latest_secs = max(_latest_secs, int(time.time()))  # also when the clock was set back
     prefix = "events.out.tfevents" if rank == 0 else f"rank{rank}"
+    # Without dots: the shipper and the reader find host and process id between the dots of the name.
     host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())[:64] or "host"
     return f"{prefix}.{_latest_secs:010d}.{host}.{os.getpid()}.{next(_counter):04d}{SUFFIX}"

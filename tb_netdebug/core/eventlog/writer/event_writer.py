@@ -130,6 +130,7 @@ class EventWriter:
         """Write what is left and end; what the disk does not take is dropped with a warning."""
         if not self._is_open():
             return
+        # Before the wait, during which a signal handler may close the writer again.
         self._is_closed = True
         exit_handlers.forget(self)
         if self._worker.ask(is_last=True, timeout_secs=timeout_secs):

@@ -43,6 +43,7 @@ def forget(writer: Closable) -> None:
 
 
 def _close_all() -> None:
+    # A copy, because a writer that closes is removed from the set.
     for writer in list(_open):
         writer.close()
 
@@ -78,5 +79,6 @@ class _OnSigterm:
             self.previous(signum, frame)
             return
         _close_all()
+        # Die of the signal itself, so that the parent sees the exit status of a killed process.
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)

@@ -12,6 +12,7 @@ OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
+# Fixed by the format: TensorFlow masks the checksums of its record files with this number.
 _MASK_DELTA = 0xA282EAD8
 
 

@@ -70,6 +70,7 @@ class Mirror:
         for position, record in enumerate(records):
             newest.update(dict.fromkeys(record.scalars, position))
             early.update((position, name) for name in record.scalars.keys() - self._past_start)
+        # By rising position: `rises` refuses a step once a later one of the tag was written.
         for position, name in sorted(early | {(position, name) for name, position in newest.items()}):
             if position != newest[name] and name in self._past_start:
                 continue

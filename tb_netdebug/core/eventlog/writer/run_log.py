@@ -81,6 +81,7 @@ class RunLog:
 
     def _write(self, values: Sequence[SummaryPoint]) -> None:
         file = self._file or self._open()
+        # Before anything is written, because a deleted or replaced file takes it without an error.
         file.check()
         # A repeated call finds the values framed already: only what the file has not taken is written again.
         if not self._staged:

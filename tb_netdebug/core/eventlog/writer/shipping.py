@@ -60,6 +60,7 @@ class Shipper:
         if self._thread.ident is not None:
             self._end_at = time.monotonic() + timeout_secs
             self._bell.put(None)
+            # A second longer than the thread gives itself, so that its own deadline comes first.
             self._thread.join(timeout=timeout_secs + 1.0)
         return [path for path in self._waiting() if self._log.run_dir in path.parents]
 
@@ -112,6 +113,7 @@ class Shipper:
             if found is None or found[1] != host or path in busy:
                 continue
             pid = int(found[2])
+            # A reused PID only delays the upload until that process has ended as well.
             if pid == os.getpid() or not psutil.pid_exists(pid):
                 yield path
 

@@ -88,5 +88,6 @@ def spool_of(run_dir: Path) -> Spool | None:
 
 def shown(path: Path) -> str:
     """Return how messages name the path: as typed, or as the URL to which it will be uploaded."""
+    # `spool_of` looks at the parents of a path only, so ask for a path inside.
     spool = spool_of(path / "run")
     return as_typed(path) if spool is None else spool.target(path).removesuffix("/.")

@@ -213,6 +213,7 @@ class BackendAdapter(ABC):
         if collector.sampling and self._updates.are_whole(self.known_optimizers()):
             look.weights = self._held()
             look.resting = self._resting()
+            # The weights after this step are those before the next one, which then need not be kept again.
             self._kept_for = collector.step + 1
         if not look.has_work:
             return

@@ -67,6 +67,7 @@ class JaxProgram:
 
         inner = jax.jit(traced, inline=True)
         self._inner = inner
+        # Donated as in Keras's own step: the buffers of the old state take up the new one.
         self._step = jax.jit(lambda state, batch: inner(state, batch)[:2], donate_argnums=0)
         self._look = jax.jit(lambda state, batch: inner(state, batch)[2])
 

@@ -136,6 +136,7 @@ class JaxSteps:
 
     def install(self) -> None:
         """Install the wrappers, bypassing Keras's own __setattr__, which tracks what belongs to a model."""
+        # What another monitor, or the user, has put there stays.
         self.model.__dict__.setdefault("make_train_function", self._make_train_function)
         self.model.__dict__.setdefault("reset_metrics", self._reset_metrics)
         self.take_over()
@@ -193,6 +194,7 @@ class JaxSteps:
     def _make_train_function(self, force: bool = False) -> Any:
         if force and self.model.train_function == self._run:
             self.model.train_function = None
+        # The method of the class: the one of the instance is this very function.
         type(self.model).make_train_function(self.model, force=force)
         self.take_over()
         return self.model.train_function

@@ -27,6 +27,7 @@ STEPS_BEFORE_OUTSIDE = 17
 MOST_TENSORS = 4096
 MOST_NAMED = 16
 VALUES_READ = 4096
+# The spread of fewer values says nothing about how they were drawn.
 FEWEST_VALUES = 16
 
 
@@ -178,6 +179,8 @@ def is_fresh(tensor: nn.Parameter) -> bool:
     if values.size < FEWEST_VALUES or not np.isfinite(values).all():
         return False
     spread, largest = float(values.std()), float(np.abs(values).max())
+    # The spread of n random values is itself uncertain by about 1 / sqrt(2 n).
     doubt = 3.0 / math.sqrt(values.size)
+    # Values that are uniform between -a and a have a spread of a / sqrt(3).
     is_even = spread > 0 and abs(largest / (math.sqrt(3.0) * spread) - 1.0) < min(0.05 + doubt, 0.3)
     return is_even or abs(spread - 1.0) < doubt

@@ -52,6 +52,7 @@ def _active(piece: torch.Tensor, dim: int, wanted: UnitRange) -> torch.Tensor:
     low, high = _comparable(wanted, precision.staged)
     # Above the low end and not at or above the high one. Exclusive-or, because a NaN is neither.
     active = torch.gt(values, low).logical_xor_(torch.ge(values, high))
+    # 0 lies within the range, but is no activity.
     if wanted.low < 0 < wanted.high:
         active.logical_xor_(torch.eq(values, 0.0))
     others = [other for other in range(piece.dim()) if other != dim]

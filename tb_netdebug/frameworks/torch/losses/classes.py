@@ -72,6 +72,7 @@ def neighbours(values: Tensor) -> tuple[Tensor, Tensor]:
 
 def class_counts(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
     counts = torch.zeros(classes, dtype=counted.dtype, device=counted.device)
+    # Ignored labels may be any number, such as -100; clamped, they add 0.0 to some class.
     return counts.scatter_add(0, labels.long().clamp(0, classes - 1), counted)
 
 
@@ -97,6 +98,7 @@ def _of_targets(call: LossCall, classes: int) -> Numbers:
     total, kept = counted.sum(), counted > 0
     mean = (labels * counted).sum() / total
     found |= {
+        # Ignored labels are moved beyond the other end, where no minimum or maximum finds them.
         "target_min": torch.where(kept, labels, classes).min(),
         "target_max": torch.where(kept, labels, -1).max(),
         "target_mean": mean,

@@ -33,6 +33,7 @@ class Evaluations:
             if self._sink.reads(value):
                 self._host_total += float(value)
             elif self._device_total is None:
+                # Apple's devices have no float64.
                 self._device_total = value.double() if value.device.type != "mps" else value.clone()
             elif self._device_total.device == value.device:
                 self._device_total = self._device_total + value

@@ -57,6 +57,7 @@ def _of_input(given: Tensor) -> Numbers:
 def _of_answers(call: LossCall) -> Numbers:
     """Return accuracy and label distribution of a binary loss."""
     assert call.target is not None
+    # A score of 0 is a probability of one half.
     threshold = 0.0 if call.function.with_logits else 0.5
     yes = thinned(call.target) > 0.5
     share = yes.to(widest_float(yes.device)).mean()

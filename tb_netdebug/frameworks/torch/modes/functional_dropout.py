@@ -25,6 +25,7 @@ NAMES = frozenset(function.__name__ for function in FUNCTIONS)
 # The index of each argument in (input, p, training, inplace).
 SHARE, TRAINING = 1, 2
 MOST_PLACES = 16
+# Parsed within the user's call of dropout; a longer file would take too long there.
 MOST_LINES = 20_000
 # Calls are watched in this many evaluations; later ones call the same lines.
 EVALUATIONS = 3

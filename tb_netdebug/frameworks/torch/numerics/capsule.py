@@ -125,6 +125,7 @@ class CapsuleWriter:
             size = bytes_of(content)
             if size <= most:
                 break
+            # The empty value of its type: readers expect the type, and take an empty part for a missing one.
             content[name] = type(content[name])()
             is_scarce = free < self._most_bytes
             why = "the disk is nearly full" if is_scarce else f"more than {most >> 20} MiB in all"

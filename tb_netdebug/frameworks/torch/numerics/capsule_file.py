@@ -19,6 +19,7 @@ from tb_netdebug.frameworks.torch.numerics.search import first_line
 PARTS = {"calls": list, "models": dict, "optimizers": list, "evaluating": dict, "left_out": list, "step": int}
 TEXTS = ("first_nonfinite", "findings", "error")
 CALL = {"model": str, "args": list, "kwargs": dict, "random": torch.Tensor, "autocast": dict}
+# Bounds for files from anywhere. No capsule that `CapsuleWriter` makes comes near them.
 MOST_BYTES = 16 << 30
 MOST_ENTRIES = 200_000
 MOST_PICKLE_BYTES = 64 << 20
@@ -116,6 +117,7 @@ def checked_content(content: Any, path: str | Path, size: int) -> None:
     if version > VERSION:
         raise CapsuleError(f"{path} was written by a newer NetDebug; upgrade tb_netdebug to read it")
     for name, kind in PARTS.items():
+        # To isinstance, a bool is an int as well.
         if not isinstance(content.get(name), kind) or isinstance(content[name], bool):
             raise CapsuleError(f"{path} is damaged: its {name!r} is missing or has the wrong type")
     wrong = next(faults(content, size), None)

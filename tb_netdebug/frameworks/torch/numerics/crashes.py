@@ -61,6 +61,7 @@ class CrashWatch:
         if self._is_done or ask is None or not isinstance(error, Exception) or isinstance(error, ASKED_FOR):
             return
         self._is_done = True
+        # The end of a traceback names the error and its innermost calls.
         found = ask(error, "".join(traceback.format_exception(error))[-MOST_CHARACTERS:])
         if found is None or sys.stderr is None:
             return

@@ -14,6 +14,7 @@ def accelerators_in_use() -> list[str]:
 
 def is_in_use(name: str) -> bool:
     module = getattr(torch, name, None)
+    # To initialise CUDA here, for a program that does not use it, would break its forks.
     return module is not None and bool(getattr(module, "is_initialized", module.is_available)())
 
 

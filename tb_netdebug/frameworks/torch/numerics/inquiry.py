@@ -111,6 +111,7 @@ def answer_about(
     guard.is_off = True  # our own hooks must not record this
     # Only this thread came along into the copy: a parallel loop would wait for workers that are not there.
     torch.set_num_threads(1)
+    # In the copy nothing can be compiled: it may start no process and open no file.
     if hasattr(torch.compiler, "set_stance"):
         torch.compiler.set_stance("force_eager")
     known = {name: inner(each) for name, each in models.items()}

@@ -85,6 +85,7 @@ def repeated(call: ModelCall, models: Mapping[str, nn.Module]) -> Origin | None:
     try:
         return repeated_with(call, models, gradients=False)
     except RuntimeError as error:
+        # torch raises a plain RuntimeError for this, which only its text tells from others.
         if NEEDS_GRADIENTS not in str(error):
             raise
     return repeated_with(call, models, gradients=True)  # a model that takes gradients in its forward pass

@@ -52,11 +52,13 @@ class RanksProbe:
 
 def batches_of(model: nn.Module) -> int | None:
     """Return how many processes should get different batches; None when that is unknown."""
+    # DistributedDataParallel sets this attribute of its class while its forward pass runs.
     calling = getattr(DistributedDataParallel, "_active_ddp_module", None)
     wrapper = model if isinstance(model, DistributedDataParallel) else calling
     if wrapper is not None:
         return int(wrapper.process_group.size())
     for module in model.modules():
+        # FSDP2 turns a module into an FSDPModule, which has this method.
         state_of = getattr(module, "_get_fsdp_state", None)
         group = getattr(state_of(), "_fsdp_param_group", None) if state_of is not None else None
         if group is not None:

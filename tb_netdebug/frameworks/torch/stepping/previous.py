@@ -11,6 +11,7 @@ from tb_netdebug.frameworks.torch.stepping.quiet import reading
 from tb_netdebug.frameworks.torch.stepping.readable import differences
 from tb_netdebug.frameworks.torch.values import UnreadableError, is_direct, laid_out, plain
 
+# The copies lie on the device of the tensors, where the run needs the memory itself.
 MOST_BYTES_EACH = 64 << 20
 MOST_BYTES = 256 << 20
 
