@@ -95,9 +95,9 @@ def test_new_steps_appear(board: TensorBoard, write: Callable[..., RecordedRun])
 def test_it_waits_for_the_first_run(board: TensorBoard, write: Callable[..., RecordedRun]) -> None:
     """As with a folder, a training may begin later."""
     with live(Path(address(board))) as terminal:
-        terminal.wait_for("There is no run in", "waiting")
+        terminal.wait_for("There is no run in", "Waiting")
         write("early", 2)
-        terminal.wait_for("early", "step 1", without="waiting")
+        terminal.wait_for("early", "step 1", without="Waiting")
 
 
 def test_addresses_as_people_have_them(

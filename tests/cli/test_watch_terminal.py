@@ -60,9 +60,9 @@ def test_new_steps_appear(logdir: Path, write: Callable[..., RecordedRun]) -> No
 def test_it_waits_for_the_first_run(logdir: Path, write: Callable[..., RecordedRun]) -> None:
     """An empty folder is not a mistake: the training may begin later."""
     with live(logdir) as terminal:
-        terminal.wait_for("There is no run in", "waiting")
+        terminal.wait_for("There is no run in", "Waiting")
         write("early", 2)
-        terminal.wait_for("early", "step 1", without="waiting")
+        terminal.wait_for("early", "step 1", without="Waiting")
 
 
 def test_it_waits_for_the_run_that_was_asked_for(logdir: Path, write: Callable[..., RecordedRun]) -> None:
@@ -71,7 +71,7 @@ def test_it_waits_for_the_run_that_was_asked_for(logdir: Path, write: Callable[.
     with live(logdir, "--run", "mine") as terminal:
         terminal.wait_for("There is no run mine yet", "1 run")
         write("mine", 7)
-        terminal.wait_for("mine", "step 6", without="waiting")
+        terminal.wait_for("mine", "step 6", without="Waiting")
 
 
 @pytest.mark.parametrize(("forth", "back"), [("\t", "\x1b[Z"), ("\x1b[B", "\x1b[A"), ("\x1b[C", "\x1b[D")])
