@@ -10,25 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.chromium import FLAGS, OUR_PAGE, need_chromium
+from tests.support.chromium import FLAGS, NOTE_DRAWINGS, OUR_PAGE, need_chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 SIZE = (1280, 900)
 DRAW_SECS = 60.0
-# The page tells what a chart shows just before the frame that shows it; the task after that comes when the
-# frame is painted.
-NOTE = """
-window.netdebugSeen = [];
-window.addEventListener("netdebug:drawn", (event) => {
-  setTimeout(() => {
-    for (const { run, scalar, last } of event.detail) {
-      if (scalar === "loss") window.netdebugSeen.push([Date.now() / 1000, run, last]);
-    }
-  }, 0);
-});
-"""
 TAKE = "() => window.netdebugSeen ? window.netdebugSeen.splice(0) : []"
 ORIGIN = "() => performance.timeOrigin / 1000"
 
@@ -111,7 +99,7 @@ def chromium(folder: Path) -> Iterator[Browser]:
             viewport={"width": SIZE[0], "height": SIZE[1]},
         )  # fmt: skip
         try:
-            context.add_init_script(NOTE)
+            context.add_init_script(NOTE_DRAWINGS)
             browser = context.browser
             yield Browser(browser.version if browser else version_of(path), context)
         finally:

@@ -11,22 +11,16 @@ from pathlib import Path
 from board import Board, BoardError, fetch
 from children import Child
 
-from tests.support.chromium import FLAGS, OUR_PAGE, NoChromiumError, need_chromium
+from tests.support.chromium import FLAGS, NOTE_DRAWINGS, OUR_PAGE, NoChromiumError, need_chromium
 from tests.support.tensorboard_process import OURS
 
 PICTURE = Path(__file__).resolve().parents[1] / "build" / "demo.png"
 WAIT_SECS = 90.0
 FEWEST_STEPS = 20
 WIDTH, HEIGHT = 1280, 900
-# The page tells on its window what its charts have drawn; a curve that was drawn up to three steps is live.
-NOTE_DRAWINGS = """
-window.drawnSteps = {};
-window.addEventListener("netdebug:drawn", (event) => {
-  for (const { run, scalar, last } of event.detail)
-    if (scalar === "loss") (window.drawnSteps[run] ??= new Set()).add(last);
-});
-"""
-HAVE_GROWN = "names => names.every((name) => window.drawnSteps?.[name]?.size >= 3)"
+# A curve that was drawn up to three steps is live.
+HAVE_GROWN = """names => names.every((name) =>
+  new Set(window.netdebugSeen.filter(([, run]) => run === name).map(([, , last]) => last)).size >= 3)"""
 
 
 def look(board: Board, trainings: Sequence[Child]) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.chromium import FLAGS, OUR_PAGE, NoChromiumError, need_chromium
+from tests.support.chromium import FLAGS, NOTE_DRAWINGS, OUR_PAGE, NoChromiumError, need_chromium
 from tests.support.tensorboard_process import TensorBoard
 
 if TYPE_CHECKING:
@@ -36,17 +36,11 @@ WAIT_MS = 30_000
 PICTURES = Path(__file__).resolve().parents[2] / "build/pictures"
 # TensorBoard's own page says this of itself, in every version so far.
 NOT_OURS = re.compile(r"Three\.js|google-analytics|ResizeObserver loop")
-# The page tells on its window what its charts have drawn.
-NOTE_DRAWINGS = """
-window.drawn = Object.create(null);
-window.addEventListener("netdebug:drawn", (event) => {
-  for (const { run, scalar, last } of event.detail)
-    if (scalar === "loss") window.drawn[run] = last;
-});
+NOTE_ALERTS = """
 window.alerted = [];
 window.alert = (text) => window.alerted.push(String(text));
 """
-
+LAST_DRAWN = "(run) => window.netdebugSeen.findLast(([, each]) => each === run)?.[2] ?? -1"
 # Two frames later a chart has followed its new size; the list slides away.
 IS_DRAWN = """
 ([width, theme]) => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() =>
@@ -124,7 +118,12 @@ class Look:
 
     def wait_drawn(self, run: str, *, last: int = 0) -> None:
         """Until the chart of the loss shows a run up to this step."""
-        self.tab.wait_for_function("([run, last]) => (window.drawn[run] ?? -1) >= last", arg=[run, last])
+        self.tab.wait_for_function(f"([run, last]) => ({LAST_DRAWN})(run) >= last", arg=[run, last])
+
+    def last_drawn(self, run: str) -> int:
+        """The step up to which that chart shows it now; -1 when it does not."""
+        step: int = self.tab.evaluate(LAST_DRAWN, run)
+        return step
 
     def picture(self, name: str) -> None:
         if os.environ.get("NETDEBUG_PICTURES"):
@@ -165,7 +164,7 @@ class Chromium:
         own = context or self.browser.new_context(**window(size, dark=dark))
         page = own.new_page()
         page.set_default_timeout(WAIT_MS)
-        page.add_init_script(NOTE_DRAWINGS)
+        page.add_init_script(NOTE_DRAWINGS + NOTE_ALERTS)
         look = Look(page, page.main_frame)
         host = urllib.parse.urlsplit(board.url).netloc
         self._listen(look, host, re.compile(allowed))

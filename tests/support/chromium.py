@@ -14,6 +14,17 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+# When the chart of the loss was drawn, of which run, and up to which step. The page tells it just before the
+# frame that shows it; the task after that comes when the frame is painted.
+NOTE_DRAWINGS = """
+window.netdebugSeen = [];
+window.addEventListener("netdebug:drawn", (event) => {
+  setTimeout(() => {
+    for (const { run, scalar, last } of event.detail)
+      if (scalar === "loss") window.netdebugSeen.push([Date.now() / 1000, run, last]);
+  }, 0);
+});
+"""
 
 
 class NoChromiumError(RuntimeError):
@@ -28,5 +39,5 @@ def need_chromium() -> str:
     found = shutil.which(wanted) if wanted else next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         missing = f"NETDEBUG_CHROMIUM={wanted} is no program" if wanted else "There is no Chromium"
-        raise NoChromiumError(f"{missing}: apt install chromium, or name the path of one in NETDEBUG_CHROMIUM.")
+        raise NoChromiumError(f"{missing}: apt install chromium, or set NETDEBUG_CHROMIUM to its path.")
     return found
