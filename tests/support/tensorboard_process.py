@@ -156,7 +156,7 @@ class TensorBoard:
 
     def body(self, path: str, **query: object) -> bytes:
         """The same for an answer that is no JSON."""
-        reply = self.get(path, **query)
+        reply = self.request("GET", _with_query(path, query))
         if reply.status != 200:
             raise BoardError(f"{path} was answered with {reply.status}: {reply.body[:300]!r}", self.log)
         return reply.body
