@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENTRY_POINT = "netdebug = tb_netdebug.viewer.plugin.loader:NetDebugLoader"
@@ -41,6 +41,7 @@ WITHOUT_TENSORFLOW = (
     "sys.modules['tensorboard.compat.notf'] = types.ModuleType('notf')\n"
 )
 MAIN = "\nfrom tensorboard.main import run_main\nrun_main()\n"
+Started = TypeVar("Started", bound="TensorBoard")
 
 
 class BoardError(AssertionError):
@@ -198,7 +199,7 @@ class TensorBoard:
         self.process.kill()
         self.stop()
 
-    def __enter__(self) -> TensorBoard:
+    def __enter__(self: Started) -> Started:
         return self
 
     def __exit__(
