@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
@@ -13,54 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.chromium import FLAGS, NOTE_DRAWINGS, OUR_PAGE, need_chromium
+
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 SIZE = (1280, 900)
 DRAW_SECS = 60.0
-PAGE = "/data/plugin/netdebug/index.html"
-# The page tells what a chart shows just before the frame that shows it; the task after that comes when the
-# frame is painted.
-NOTE = """
-window.netdebugSeen = [];
-window.addEventListener("netdebug:drawn", (event) => {
-  setTimeout(() => {
-    for (const { run, scalar, last } of event.detail) {
-      if (scalar === "loss") window.netdebugSeen.push([Date.now() / 1000, run, last]);
-    }
-  }, 0);
-});
-"""
 TAKE = "() => window.netdebugSeen ? window.netdebugSeen.splice(0) : []"
 ORIGIN = "() => performance.timeOrigin / 1000"
 
 
-class NoBrowserError(RuntimeError):
-    """What is missing, and how to get it."""
-
-
 class NotDrawnError(RuntimeError):
     """The page showed nothing."""
-
-
-def need_browser() -> str:
-    """The path of a Chromium. Raises NoBrowserError."""
-    if importlib.util.find_spec("playwright") is None:
-        raise NoBrowserError("Playwright for Python is missing: pip install -r requirements/bench.txt")
-    wanted = os.environ.get("NETDEBUG_CHROMIUM")
-    found = shutil.which(wanted) if wanted else next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        missing = f"NETDEBUG_CHROMIUM={wanted} is no program" if wanted else "there is no Chromium"
-        raise NoBrowserError(
-            f"The page is drawn by a real browser, and {missing}: apt install chromium, or set "
-            "NETDEBUG_CHROMIUM to the path of one, or name the parts that need none with --only."
-        )
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +62,7 @@ class Look:
     def collect(self) -> None:
         """Takes over what was drawn since."""
         for frame in self.page.frames:
-            if PAGE in frame.url:
+            if OUR_PAGE in frame.url:
                 self.sightings += [Sighting(at, run, int(last)) for at, run, last in frame.evaluate(TAKE)]
 
     def wait(self, is_enough: Callable[[Look], bool], *, secs: float, pause_secs: float = 0.05) -> bool:
@@ -127,8 +89,8 @@ class Look:
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[Browser]:
-    """With a fresh profile in `folder`. Raises NoBrowserError."""
-    path = need_browser()
+    """With a fresh profile in `folder`. Raises NoChromiumError."""
+    path = need_chromium()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -137,7 +99,7 @@ def chromium(folder: Path) -> Iterator[Browser]:
             viewport={"width": SIZE[0], "height": SIZE[1]},
         )  # fmt: skip
         try:
-            context.add_init_script(NOTE)
+            context.add_init_script(NOTE_DRAWINGS)
             browser = context.browser
             yield Browser(browser.version if browser else version_of(path), context)
         finally:

@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 
 from bench import (
-    browser,
     collector,
     judging,
     keras_fit,
@@ -32,9 +31,10 @@ from bench import (
     step_time,
     stepping,
 )
-from bench.board import BoardError
 from bench.progress import Progress, Session
 from bench.results import Part, Results
+from tests.support.chromium import NoChromiumError, need_chromium
+from tests.support.tensorboard_process import BoardError
 
 ROOT = Path(__file__).resolve().parent.parent
 README = "README.md"
@@ -75,12 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = asked.only or list(PARTS)
     try:
         if NEED_BROWSER.intersection(names):
-            browser.need_browser()  # before many minutes of other measurements are lost
+            need_chromium()  # before many minutes of other measurements are lost
         torch.set_num_threads(asked.threads)
         machine.keep_freed_memory()
         results = run(names, progress, is_quick=asked.quick, rounds=asked.rounds)
-    except browser.NoBrowserError as error:
-        progress.say(str(error))
+    except NoChromiumError as error:
+        progress.say(f"{error} Or name the parts that need none with --only.")
         return 1
     except BoardError as error:
         progress.say(f"{sentence(error)} Nothing was kept.")
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def sentence(error: BoardError) -> str:
     """In one line, with a full stop; TensorBoard's own words may have several."""
-    return f"{' '.join(str(error).split()).rstrip('.')}."
+    return f"{' '.join(error.text.split()).rstrip('.')}."
 
 
 def interrupt(number: int, frame: object) -> None:

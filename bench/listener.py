@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
+from contextlib import ExitStack
 from types import TracebackType
 
-from bench.board import HEADERS, OURS, Board
+from bench.board import Board
 
 
 class Listener:
@@ -17,9 +17,8 @@ class Listener:
         self.heard: list[tuple[float, int]] = []
         self._run = run
         self._news = threading.Condition()
-        self._connection = board.connect()
-        self._connection.request("GET", f"{OURS}live", headers=HEADERS)
-        self._response = self._connection.getresponse()
+        self._stream = ExitStack()
+        self._events = self._stream.enter_context(board.stream())
         self._thread = threading.Thread(target=self._listen, name="listener", daemon=True)
 
     def __enter__(self) -> Listener:
@@ -29,8 +28,7 @@ class Listener:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._response.close()
-        self._connection.close()
+        self._stream.close()
         self._thread.join(timeout=10)
 
     def wait_for(self, step: int, *, secs: float) -> bool:
@@ -39,15 +37,10 @@ class Listener:
             return self._news.wait_for(lambda: any(last >= step for _, last in self.heard), secs)
 
     def _listen(self) -> None:
-        name = ""
         try:
-            while line := self._response.readline():
-                field, _, value = line.decode().rstrip("\n").partition(": ")
-                if field == "event":
-                    name = value
-                elif field == "data" and name == "run":
-                    self._hear(json.loads(value))
-        except (OSError, ValueError, AttributeError):
+            while True:
+                self._hear(self._events.until("run").data)
+        except (OSError, ValueError, AttributeError, EOFError):
             return  # closed while it was reading
 
     def _hear(self, row: dict[str, object]) -> None:

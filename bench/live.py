@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -184,16 +183,11 @@ class PeerPoll:
 
     def _poll(self) -> None:
         while not self._end.wait(PEER_SECS):
-            connection = self.board.connect()
             try:
-                connection.request("GET", f"/data/plugin/scalars/scalars?run={self.run}&tag=loss")
-                response = connection.getresponse()
-                body = response.read()
+                reply = self.board.get("/data/plugin/scalars/scalars", run=self.run, tag="loss")
             except OSError:
                 continue
-            finally:
-                connection.close()
-            if response.status == 200 and (points := json.loads(body)):
+            if reply.status == 200 and (points := reply.json()):
                 self.sightings.append(Sighting(time.time(), self.run, points[-1][1]))
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.board import Board
-from bench.browser import PAGE, Browser, chromium, overview
+from bench.browser import Browser, chromium, overview
 from bench.latency import Spread
 from bench.long_log import SAMPLED_EVERY, LongLog
 from bench.progress import Session
 from bench.results import Column, Part, Promise, Row, Table
+from tests.support.chromium import OUR_PAGE
 
 TITLE = "A long run"
 METHOD = (
@@ -90,7 +91,7 @@ def open_and_look(log: LongLog, logdir: Path, session: Session, rounds: int) -> 
                 continue  # the first look of a browser that was just started is not what is measured
             with Board(logdir) as board:
                 opened.resident_before = board.resident
-                opened.alone.append(first_picture(browser, board.url + PAGE))
+                opened.alone.append(first_picture(browser, board.url + OUR_PAGE))
                 opened.in_shell.append(in_shell)
                 if number == rounds:
                     look_around(log, board, session, opened)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.board import OURS, Board
+from bench.board import Board
 from bench.latency import Spread, delays_of
 from bench.listener import Listener
 from bench.long_log import LongLog
@@ -22,6 +22,7 @@ from bench.results import Column, Part, Promise, Row, Table
 from bench.rounds import paired_difference, turn
 from tb_netdebug.core.eventlog.writer import EventWriter
 from tb_netdebug.core.records.step import StepRecord
+from tests.support.tensorboard_process import OURS
 
 TITLE = "Manners"
 METHOD = (
@@ -130,7 +131,7 @@ def stream_times(session: Session) -> dict[str, Heard]:
     )
     secs = QUICK_SECS if session.is_quick else SECS
     with Board(logdir) as board:
-        board.need_netdebug().get("run", run="heavy")
+        board.need_netdebug().json("run", run="heavy")
         session.progress.show(f"{TITLE}: a stream alone")
         heard = {ALONE: listen(board, logdir / "alone", secs)}
         session.progress.show(f"{TITLE}: a stream beside four clients")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -105,7 +104,7 @@ def list_runs(session: Session, count: int, rounds: int) -> Listed:
 
 def time_list(board: Board, count: int, listed: Listed) -> None:
     began = time.perf_counter()
-    rows = json.loads(board.get("runs"))["runs"]
+    rows = board.json("runs")["runs"]
     listed.first.append(time.perf_counter() - began)
     if len(rows) != count:
         raise MissingRunsError(f"{len(rows)} of {count} runs were listed")
@@ -113,7 +112,7 @@ def time_list(board: Board, count: int, listed: Listed) -> None:
         if time.perf_counter() - began > ALL_READ_SECS:
             raise MissingRunsError("not all of the runs were read")
         time.sleep(0.05)
-        rows = json.loads(board.get("runs"))["runs"]
+        rows = board.json("runs")["runs"]
     listed.read.append(time.perf_counter() - began)
 
 

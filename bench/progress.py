@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from tb_netdebug.cli.progress import ProgressLine
 
-@dataclass(slots=True)
-class Progress:
-    """One line that renews itself on a terminal; elsewhere only the begin and the end of each part."""
 
-    is_terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
-    began: float = field(default_factory=time.monotonic)
-    _width: int = 0
+class Progress(ProgressLine):
+    """Each text comes behind the time; away from a terminal, only the begin and the end of each part."""
+
+    def __init__(self, *, is_terminal: bool | None = None) -> None:
+        super().__init__(is_terminal=is_terminal)
+        self._began = time.monotonic()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
-        self._clear()
-        self._write(f"{self.elapsed()}  {text}\n")
+        super().say(f"{self.elapsed()}  {text}")
 
     def show(self, text: str) -> None:
-        """A line that the next one replaces."""
-        if self.is_terminal:
-            self._clear()
-            line = f"{self.elapsed()}  {text}"
-            self._width = len(line)
-            self._write(line)
-
-    def clear(self) -> None:
-        self._clear()
+        super().show(f"{self.elapsed()}  {text}")
 
     def elapsed(self) -> str:
         """Since the beginning, such as " 3:07"."""
-        minutes, secs = divmod(int(time.monotonic() - self.began), 60)
+        minutes, secs = divmod(int(time.monotonic() - self._began), 60)
         return f"{minutes:2d}:{secs:02d}"
-
-    def _clear(self) -> None:
-        if self.is_terminal and self._width:
-            self._write("\r" + " " * self._width + "\r")
-        self._width = 0
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(text)
-        sys.stderr.flush()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from statistics import median
 from torch import nn
 
 import tb_netdebug as nd
-from bench.board import Board, BoardError
+from bench.board import Board
 from bench.elsewhere import meeting_place
 from bench.latency import Spread
 from bench.models import KINDS, TOKENS, Encoder, Kind, Training
@@ -24,6 +24,7 @@ from bench.side_by_side import Runner, more_busy, noise_of, one_thread, run_roun
 from bench.stepping_page import in_the_page
 from tb_netdebug.debugger.client.http_client import HttpClient
 from tb_netdebug.debugger.client.hub_address import HubAddress
+from tests.support.tensorboard_process import BoardError
 
 TITLE = "The debugger"
 METHOD = (

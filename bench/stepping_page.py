@@ -10,6 +10,7 @@ from bench.board import Board
 from bench.browser import chromium
 from bench.live import trainer
 from bench.progress import Session
+from tests.support.chromium import OUR_PAGE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -54,7 +55,7 @@ def in_the_page(session: Session, board: Board) -> tuple[list[float], float]:
         training = trainer(place, "stepped", "", step_secs=STEP_SECS, debugger=board.collector())
         stack.callback(training.kill)
         browser = stack.enter_context(chromium(session.folder / "profile"))
-        url = f"{board.url}/data/plugin/netdebug/index.html#netdebug&p.netdebug.page=debugger"
+        url = f"{board.url}{OUR_PAGE}#netdebug&p.netdebug.page=debugger"
         look = stack.enter_context(browser.look(url))
         page = look.page
         page.locator(".debug-words").wait_for(timeout=1000 * READY_SECS)

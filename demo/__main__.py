@@ -90,6 +90,7 @@ def run(options: argparse.Namespace, children: list[Child]) -> int:
     ready = show.start(seconds=options.seconds, port=options.port)
     print(f"  page    {ready.page}", flush=True)
     if options.smoke:
+        sys.path.append(str(Path(__file__).resolve().parents[1]))  # for what the tests look with
         from smoke import look
 
         look(ready, show.trainings)

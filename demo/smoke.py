@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,26 +11,16 @@ from pathlib import Path
 from board import Board, BoardError, fetch
 from children import Child
 
+from tests.support.chromium import FLAGS, NOTE_DRAWINGS, OUR_PAGE, NoChromiumError, need_chromium
+from tests.support.tensorboard_process import OURS
+
 PICTURE = Path(__file__).resolve().parents[1] / "build" / "demo.png"
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update",
-]  # fmt: skip
-OURS = "/plugin/netdebug/"
 WAIT_SECS = 90.0
 FEWEST_STEPS = 20
 WIDTH, HEIGHT = 1280, 900
-# The page tells on its window what its charts have drawn; a curve that was drawn up to three steps is live.
-NOTE_DRAWINGS = """
-window.drawnSteps = {};
-window.addEventListener("netdebug:drawn", (event) => {
-  for (const { run, scalar, last } of event.detail)
-    if (scalar === "loss") (window.drawnSteps[run] ??= new Set()).add(last);
-});
-"""
-HAVE_GROWN = "names => names.every((name) => window.drawnSteps?.[name]?.size >= 3)"
-HOW_TO_GET = "Install Chromium (apt install chromium) and Playwright (pip install playwright)"
+# A curve that was drawn up to three steps is live.
+HAVE_GROWN = """names => names.every((name) =>
+  new Set(window.netdebugSeen.filter(([, run]) => run === name).map(([, , last]) => last)).size >= 3)"""
 
 
 def look(board: Board, trainings: Sequence[Child]) -> None:
@@ -40,19 +28,20 @@ def look(board: Board, trainings: Sequence[Child]) -> None:
     names = [child.name for child in trainings]
     wait_for_data(board, names, trainings)
     print(f"  smoke   TensorBoard serves the page, and {len(names)} runs with their steps", flush=True)
-    missing = missing_browser()
-    if missing and os.environ.get("CI"):
-        raise BoardError(f"{missing} Under CI that is a failure. {HOW_TO_GET}.")
-    if missing:
-        print(f"  smoke   {missing} So the page was not drawn. {HOW_TO_GET}.", flush=True)
+    try:
+        chromium = need_chromium()
+    except NoChromiumError as error:
+        if os.environ.get("CI"):
+            raise BoardError(f"{error} Under CI that is a failure.") from error
+        print(f"  smoke   The page was not drawn. {error}", flush=True)
         return
-    look_in_browser(board, names)
+    look_in_browser(board, names, chromium)
     print(f"  smoke   the page draws them, live; the picture is {os.path.relpath(PICTURE)}", flush=True)
 
 
 def wait_for_data(board: Board, names: Sequence[str], trainings: Sequence[Child]) -> None:
     def steps() -> dict[str, int]:
-        runs = json.loads(fetch(f"{board.url}/data/plugin/netdebug/runs"))["runs"]
+        runs = json.loads(fetch(f"{board.url}{OURS}runs"))["runs"]
         return {run["name"]: run["last_step"] or 0 for run in runs}
 
     def is_there() -> bool:
@@ -74,18 +63,7 @@ def holds(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def missing_browser() -> str:
-    if importlib.util.find_spec("playwright") is None:
-        return "Playwright is not installed."
-    return "" if chromium() else "There is no Chromium."
-
-
-def chromium() -> str | None:
-    names = [os.environ.get("NETDEBUG_CHROMIUM", ""), *CHROMIUMS]
-    return next((path for name in names if name and (path := shutil.which(name))), None)
-
-
-def look_in_browser(board: Board, names: Sequence[str]) -> None:
+def look_in_browser(board: Board, names: Sequence[str], chromium: str) -> None:
     from playwright.sync_api import Error, sync_playwright
 
     complaints: list[str] = []
@@ -95,7 +73,7 @@ def look_in_browser(board: Board, names: Sequence[str]) -> None:
             complaints.append(error.message)
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.set_default_timeout(WAIT_SECS * 1000)
         page.on("pageerror", note)
@@ -103,7 +81,7 @@ def look_in_browser(board: Board, names: Sequence[str]) -> None:
         try:
             page.goto(board.page)
             page.frame_locator("iframe").get_by_text(names[0]).first.wait_for()
-            tab = next(frame for frame in page.frames if OURS in frame.url)
+            tab = next(frame for frame in page.frames if OUR_PAGE in frame.url)
             tab.wait_for_function(HAVE_GROWN, arg=list(names))
         except Error as error:
             complaints.append(str(error).partition("\n")[0])

@@ -29,6 +29,7 @@ from tb_netdebug.checks.rules import ALL
 from tb_netdebug.checks.wording.words import WIDTH, indented, paragraph, printable
 from tb_netdebug.cli.check_wishes import add_check_options, wishes
 from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.cli.progress import ProgressLine
 from tb_netdebug.core.records.visible import json_text
 from tb_netdebug.judging.logdir import judged
 from tb_netdebug.judging.report import FAIL_ON, Report, RunReport
@@ -65,16 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserMistake(
             "LOGDIR is missing. Give the folder that the training wrote to, such as: netdebug check runs"
         )
-    path = Path(arguments.logdir)
+    path, line = Path(arguments.logdir), ProgressLine()
     try:
-        report = judged(path, wishes(arguments), tell=tell)
+        report = judged(path, wishes(arguments), tell=lambda run: line.show(f"judging {run}"))
     except (OSError, ValueError) as error:
         sentence = why_not(error, arguments.logdir)
         if arguments.json:  # prints an object even when nothing can be judged
             print_object({**Report(str(path), []).as_dict(), "error": sentence})
         raise UserMistake(sentence) from error
     finally:
-        tell("")
+        line.clear()
     if arguments.json:
         print_object(report.as_dict())
     else:
@@ -91,14 +92,6 @@ def why_not(error: OSError | ValueError, logdir: str) -> str:
 
 def print_object(told: dict[str, Any]) -> None:
     print(json_text(told, indent=2))
-
-
-def tell(run: str) -> None:
-    """Show on a terminal which run is being judged; an empty name clears the line."""
-    if sys.stderr.isatty():
-        text = f"judging {printable(run)}" if run else ""
-        sys.stderr.write(f"\r\x1b[2K{text[:79]}")
-        sys.stderr.flush()
 
 
 # ---- text

@@ -21,8 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tb_netdebug.cli.harmless import fitted, harmless
+from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.cli.mistakes import UserMistake
+from tb_netdebug.cli.progress import ProgressLine
 from tb_netdebug.core.records.visible import visible_lines
 from tb_netdebug.transport.addresses import Address, address_of
 from tb_netdebug.transport.credentials import Certificate, CredentialsError, new_token, read_token, token_in
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tb_netdebug.transport.collector import Collector
 
 DEFAULT_LISTEN = ":6007"
-LINE_WIDTH = 100
 WARNING = "Warning: TLS is off. Anybody who can reach this port can read and write recordings."
 TICK_SECS = 1.0
 
@@ -222,21 +222,17 @@ def show_until_interrupted(collector: Collector) -> None:
     """
     # An event that nobody sets: a sleep that a signal interrupts.
     never, shown, before = threading.Event(), -1, collector.totals().bytes
-    is_terminal = sys.stderr.isatty()
+    line = ProgressLine()
     try:
         while not never.wait(TICK_SECS):
             trainers, now = len(collector.trainers()), collector.totals().bytes
-            line = f"{count(trainers, 'trainer')}, {size(now)} received, {size((now - before) / TICK_SECS)}/s"
-            if is_terminal:
-                sys.stderr.write(f"\r\x1b[2K{fitted(line, LINE_WIDTH)}")
-            elif trainers != shown:
-                sys.stderr.write(f"{line}\n")
-            sys.stderr.flush()
+            text = f"{count(trainers, 'trainer')}, {size(now)} received, {size((now - before) / TICK_SECS)}/s"
+            line.show(text)
+            if trainers != shown and not line.is_terminal:
+                line.say(text)
             shown, before = trainers, now
     finally:
-        if is_terminal:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+        line.clear()
 
 
 def say(lines: list[str], stream: TextIO | None = None) -> None:

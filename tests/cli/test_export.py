@@ -200,9 +200,8 @@ def test_progress_is_shown_on_a_terminal_only(logdir: Path, tmp_path: Path) -> N
     shown = os.read(terminal, 10_000).decode()
     os.close(terminal)
     assert 0 == child.returncode
-    assert ["", ". scalars: 5000 rows", ". scalars: 10000 rows", "", ""] == [
-        part.strip() for part in shown.split("\r")
-    ]
+    erase = "\x1b[2K"
+    assert ["", f"{erase}. scalars: 5000 rows", f"{erase}. scalars: 10000 rows", erase] == shown.split("\r")
 
 
 def test_a_closed_pipe_is_no_error(logdir: Path) -> None:

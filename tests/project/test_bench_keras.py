@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import tensorboard_process
 from tests.support.bench_folder import load_bench
 
 load_bench()
@@ -15,7 +16,6 @@ load_bench()
 from bench import keras_fit  # noqa: E402
 from bench.keras_fit import AUTO, BARE, EVERYTHING, KINDS, Contender, TraineeError  # noqa: E402
 from bench.progress import Progress, Session  # noqa: E402
-from bench.without_tensorflow import PREAMBLE  # noqa: E402
 
 FEW = (BARE, AUTO, EVERYTHING)
 
@@ -55,6 +55,6 @@ def test_a_training_that_fails_is_told_with_its_last_words(session: Session) -> 
 
 def test_tensorflow_is_hidden_from_tensorboard() -> None:
     """It reads and writes by its own stand-in then, as where TensorFlow is not installed."""
-    code = f"{PREAMBLE}\nfrom tensorboard.compat import tf; print(tf.__version__)"
+    code = f"{tensorboard_process.WITHOUT_TENSORFLOW}from tensorboard.compat import tf; print(tf.__version__)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "stub" == found.stdout.strip()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import urllib.parse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +16,14 @@ import pytest
 from tb_netdebug.core.eventlog.reader.logdir import LogDir
 from tb_netdebug.core.eventlog.reader.run import read_run
 from tb_netdebug.viewer.plugin.queries import Query, parse_queries
-from tests.support.bench_folder import ROOT, load_bench
-from tests.support.tensorboard_process import ENTRY_POINT
+from tests.support.bench_folder import load_bench
+from tests.support.chromium import NoChromiumError, need_chromium
+from tests.support.tensorboard_process import BoardError, search_path
 
 load_bench()
 
-from bench import browser, command, hammer, live, long_run, manners, many_runs  # noqa: E402
-from bench.board import Board, BoardError  # noqa: E402
+from bench import command, hammer, live, long_run, manners, many_runs  # noqa: E402
+from bench.board import Board  # noqa: E402
 from bench.latency import Lateness, Spread, delays_of  # noqa: E402
 from bench.long_log import LongLog  # noqa: E402
 from bench.progress import Progress, Session  # noqa: E402
@@ -42,21 +42,16 @@ def session(tmp_path: Path) -> Session:
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets TensorBoard find the entry point in a checkout, too."""
-    if sys.flags.isolated:  # the installed wheel is tested
-        return
-    description = tmp_path / "path/tb_netdebug-0.dist-info"
-    description.mkdir(parents=True)
-    (description / "METADATA").write_text("Metadata-Version: 2.1\nName: tb_netdebug\nVersion: 0\n")
-    (description / "entry_points.txt").write_text(f"[tensorboard_plugins]\n{ENTRY_POINT}\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(description.parent), str(ROOT)]))
+    for name, value in search_path(tmp_path).items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
 def with_browser(installed: None) -> Callable[[Callable[[], Result]], Result]:
     """Runs something on a thread of its own, because Playwright is there once a thread; skips without it."""
     try:
-        browser.need_browser()
-    except browser.NoBrowserError as error:
+        need_chromium()
+    except NoChromiumError as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
@@ -212,7 +207,7 @@ def test_a_tensorboard_that_does_not_start_is_not_waited_for(
         raise AssertionError(Board(session.folder, preamble="raise SystemExit('no\\ndisk')\n"))
 
     monkeypatch.setitem(command.PARTS, "manners", measure)
-    monkeypatch.setattr("bench.board.START_SECS", 1e6)
+    monkeypatch.setattr(Board, "patience_secs", 1e6)
     assert 2 == command.main(["--only", "manners"])
     assert "TensorBoard did not start: no disk. Nothing was kept." in capsys.readouterr().err
 

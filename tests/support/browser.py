@@ -11,11 +11,9 @@ what was looked at go to build/pictures/ when NETDEBUG_PICTURES is set: they are
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import os
 import re
-import shutil
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
@@ -26,34 +24,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.chromium import FLAGS, NOTE_DRAWINGS, OUR_PAGE, NoChromiumError, need_chromium
 from tests.support.tensorboard_process import TensorBoard
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame, Locator, Page
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 DESK = (1280, 800)
 PHONE = (390, 844)
 WAIT_MS = 30_000
 PICTURES = Path(__file__).resolve().parents[2] / "build/pictures"
-OUR_PAGE = "/data/plugin/netdebug/index.html"
 # TensorBoard's own page says this of itself, in every version so far.
 NOT_OURS = re.compile(r"Three\.js|google-analytics|ResizeObserver loop")
-# The page tells on its window what its charts have drawn.
-NOTE_DRAWINGS = """
-window.drawn = Object.create(null);
-window.addEventListener("netdebug:drawn", (event) => {
-  for (const { run, scalar, last } of event.detail)
-    if (scalar === "loss") window.drawn[run] = last;
-});
+NOTE_ALERTS = """
 window.alerted = [];
 window.alert = (text) => window.alerted.push(String(text));
 """
-
+LAST_DRAWN = "(run) => window.netdebugSeen.findLast(([, each]) => each === run)?.[2] ?? -1"
 # Two frames later a chart has followed its new size; the list slides away.
 IS_DRAWN = """
 ([width, theme]) => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() =>
@@ -131,7 +118,12 @@ class Look:
 
     def wait_drawn(self, run: str, *, last: int = 0) -> None:
         """Until the chart of the loss shows a run up to this step."""
-        self.tab.wait_for_function("([run, last]) => (window.drawn[run] ?? -1) >= last", arg=[run, last])
+        self.tab.wait_for_function(f"([run, last]) => ({LAST_DRAWN})(run) >= last", arg=[run, last])
+
+    def last_drawn(self, run: str) -> int:
+        """The step up to which that chart shows it now; -1 when it does not."""
+        step: int = self.tab.evaluate(LAST_DRAWN, run)
+        return step
 
     def picture(self, name: str) -> None:
         if os.environ.get("NETDEBUG_PICTURES"):
@@ -172,7 +164,7 @@ class Chromium:
         own = context or self.browser.new_context(**window(size, dark=dark))
         page = own.new_page()
         page.set_default_timeout(WAIT_MS)
-        page.add_init_script(NOTE_DRAWINGS)
+        page.add_init_script(NOTE_DRAWINGS + NOTE_ALERTS)
         look = Look(page, page.main_frame)
         host = urllib.parse.urlsplit(board.url).netloc
         self._listen(look, host, re.compile(allowed))
@@ -229,15 +221,13 @@ def frame_of(page: Page) -> Frame:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Chromium]:
-    """Skips without a browser; under CI that is a failure."""
-    path = os.environ.get("NETDEBUG_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None or importlib.util.find_spec("playwright") is None:
-        missing = (
-            "There is no Chromium for the tests of the page (apt install chromium, pip install playwright)."
-        )
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    """Skips without a browser; under CI, or where one was named, that is a failure."""
+    try:
+        path = need_chromium()
+    except NoChromiumError as error:
+        if os.environ.get("CI") or os.environ.get("NETDEBUG_CHROMIUM"):
+            raise
+        pytest.skip(str(error))
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=WAIT_MS)

@@ -7,7 +7,6 @@ docs/pictures/*.png.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.support.browser import FLAGS, NAMES, Chromium
+from tests.support.browser import Chromium
+from tests.support.chromium import FLAGS, need_chromium
 from tests.support.streamed import Home
 from tests.support.tensorboard_process import TensorBoard
 
@@ -42,8 +42,7 @@ SCROLLED = ("overview", "overview-dark")
 def main() -> None:
     with tempfile.TemporaryDirectory() as logdir, sync_playwright() as playwright:
         record(Path(logdir))
-        chromium = next(filter(None, map(shutil.which, NAMES)), None)
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=need_chromium(), args=FLAGS)
         with TensorBoard("--logdir", logdir) as board:
             for name, link, dark in VIEWS:
                 with Chromium(browser).look(board, link, size=SIZE, dark=dark) as look:

@@ -1,4 +1,4 @@
-"""A real TensorBoard in a process of its own, for tests of what it serves.
+"""A real TensorBoard in a process of its own, for tests and measurements of what it serves.
 
     with TensorBoard("--logdir", str(logdir)) as board:
         board.json("runs")                      # a route of ours
@@ -28,20 +28,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENTRY_POINT = "netdebug = tb_netdebug.viewer.plugin.loader:NetDebugLoader"
 OURS = "/data/plugin/netdebug/"
 PROGRAM = {"X-NetDebug": "1"}  # what a page of another site cannot send
-START_SECS = 60
-REPLY_SECS = 30
+ADDRESS = r"TensorBoard \S+ at (http://\S+?)/? \(Press"
 # As TensorBoard itself is told to do without.
 WITHOUT_TENSORFLOW = (
     "import sys, types\nsys.modules['tensorflow'] = None\n"
     "sys.modules['tensorboard.compat.notf'] = types.ModuleType('notf')\n"
 )
 MAIN = "\nfrom tensorboard.main import run_main\nrun_main()\n"
+Started = TypeVar("Started", bound="TensorBoard")
+
+
+class BoardError(AssertionError):
+    """TensorBoard did not start, did not say what it has to, or answered with an error.
+
+    `text` alone is for a person who does not know the code; the log of TensorBoard comes behind it.
+    """
+
+    def __init__(self, text: str, log: str = "") -> None:
+        super().__init__(f"{text}\n{log}".rstrip())
+        self.text = text
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,9 @@ class TensorBoard:
     is the folder in which its collector leaves a file for trainers.
     """
 
+    patience_secs = 60.0
+    reply_secs = 30.0
+
     def __init__(
         self,
         *flags: str,
@@ -69,6 +83,7 @@ class TensorBoard:
         python: str | Path = sys.executable,
         host: str | None = "127.0.0.1",
         tensorflow: bool = False,
+        start_new_session: bool = False,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tensorboard-")
         folder = Path(self._folder.name)
@@ -81,22 +96,22 @@ class TensorBoard:
         own = {"PYTHONUNBUFFERED": "1", "XDG_RUNTIME_DIR": str(self.runtime)}
         self.process = subprocess.Popen(
             [str(python), "-c", code, *(["--host", host] if host else []), "--port", "0", *flags],
-            env={**os.environ, **own, **_search_path(folder), **(env or {})},
-            cwd=folder,
+            env={**os.environ, **own, **search_path(folder), **(env or {})},
+            cwd=folder,  # not the checkout, which would go before the installed package
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            start_new_session=start_new_session,
         )
         self._reader = threading.Thread(target=self._read_log, name="log of TensorBoard", daemon=True)
         self._reader.start()
         try:
-            found = self.wait_for_log(r"TensorBoard \S+ at (http://\S+?)/? \(Press")
+            self.url = self._wait_for_address()
         except BaseException:
             self.stop()
             raise
-        self.url = found.group(1)
         address = urllib.parse.urlsplit(self.url)
         self.port, self.prefix = address.port or 0, address.path
         self.host = (address.hostname or "") if host else "localhost"
@@ -116,10 +131,17 @@ class TensorBoard:
             return re.search(pattern, self.log)
 
         with self._news:
-            self._news.wait_for(lambda: found() or self._ended, timeout=START_SECS)
+            self._news.wait_for(lambda: found() or self._ended, timeout=self.patience_secs)
         match = found()
-        assert match is not None, f"TensorBoard did not say {pattern!r}, but:\n{self.log}"
+        if match is None:
+            raise BoardError(f"TensorBoard did not say {pattern!r}, but:", self.log)
         return match
+
+    def _wait_for_address(self) -> str:
+        try:
+            return self.wait_for_log(ADDRESS)[1]
+        except BoardError:
+            raise BoardError(f"TensorBoard did not start: {''.join(self._lines[-5:])}", self.log) from None
 
     def request(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> Reply:
         """`path` is one of our routes, or starts with a slash and is anything below the path prefix."""
@@ -130,10 +152,15 @@ class TensorBoard:
         return self.request("GET", _with_query(path, query), headers)
 
     def json(self, path: str, **query: object) -> Any:
-        """The answer of a route that has to work."""
+        """The answer of a route that has to work. Raises BoardError when it does not."""
+        return json.loads(self.body(path, **query))
+
+    def body(self, path: str, **query: object) -> bytes:
+        """The same for an answer that is no JSON."""
         reply = self.request("GET", _with_query(path, query))
-        assert reply.status == 200, (reply.status, reply.body, self.log)
-        return reply.json()
+        if reply.status != 200:
+            raise BoardError(f"{path} was answered with {reply.status}: {reply.body[:300]!r}", self.log)
+        return reply.body
 
     @contextmanager
     def stream(self, path: str = "live", headers: Mapping[str, str] | None = None) -> Iterator[EventStream]:
@@ -145,7 +172,7 @@ class TensorBoard:
         self, method: str, path: str, headers: Mapping[str, str] | None
     ) -> Iterator[http.client.HTTPResponse]:
         full = self.prefix + (path if path.startswith("/") else OURS + path)
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=REPLY_SECS)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=self.reply_secs)
         try:
             connection.request(method, full, headers={**PROGRAM, **(headers or {})})
             # Closed by itself: the connection has given its socket to it.
@@ -172,7 +199,7 @@ class TensorBoard:
         self.process.kill()
         self.stop()
 
-    def __enter__(self) -> TensorBoard:
+    def __enter__(self: Started) -> Started:
         return self
 
     def __exit__(
@@ -247,7 +274,7 @@ def _with_query(path: str, query: Mapping[str, object]) -> str:
     return f"{path}?{urllib.parse.urlencode(texts)}" if texts else path
 
 
-def _search_path(folder: Path) -> dict[str, str]:
+def search_path(folder: Path) -> dict[str, str]:
     """Where the child finds the package and its entry point."""
     if sys.flags.isolated:  # the installed wheel is tested
         return {}

@@ -76,7 +76,7 @@ def test_pause_holds_the_picture_and_continuing_catches_up(look: tuple[Look, Tra
     entry = page.tab.get_by_role("button", name=re.compile(f"^{other.name}"))
     # A run that comes later is listed: by then the news of the steps have long been here.
     expect(entry).to_be_visible()
-    assert before == page.tab.evaluate("(run) => window.drawn[run]", training.name)
+    assert before == page.last_drawn(training.name)
     expect(page.tab.get_by_text(f"{before + 1} steps", exact=True)).to_be_visible()
     expect(
         page.tab.get_by_role("button", name=re.compile(f"^{training.name}.*step {before}"))

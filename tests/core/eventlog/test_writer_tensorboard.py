@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import re
 import struct
-import subprocess
-import sys
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -25,7 +16,8 @@ from tb_netdebug.core.eventlog.writer import EventWriter
 from tb_netdebug.core.records.step import Kind, Sample, Series, StepRecord
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.core.stats.twin import summarize
-from tests.support.tensorboard_process import MAIN, WITHOUT_TENSORFLOW
+from tests.support.streamed import wait_for
+from tests.support.tensorboard_process import TensorBoard
 
 STEPS = 120
 LOADERS = {"rustboard": ["--load_fast=true"], "python": ["--load_fast=false"]}
@@ -80,66 +72,28 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return logdir
 
 
-class TensorBoard:
-    def __init__(self, logdir: Path, arguments: list[str]) -> None:
-        command = [sys.executable, "-c", WITHOUT_TENSORFLOW + MAIN, "--logdir", str(logdir)]
-        self.process = subprocess.Popen(
-            [*command, "--host", "127.0.0.1", "--port", "0", *arguments],
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-            if found:
-                self.url = found.group(0)
-                return
-        pytest.fail("TensorBoard did not start")
-
-    def get(self, path: str, **query: object) -> bytes:
-        address = f"{self.url}data/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(address) as reply:
-            content: bytes = reply.read()
-            return content
-
-    def json(self, path: str, **query: object) -> Any:
-        return json.loads(self.get(path, **query))
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Loading takes a moment, and until then there are errors, too."""
-        for _ in range(600):
-            try:
-                if condition():
-                    return
-            except urllib.error.HTTPError:
-                pass
-            Event().wait(0.1)
-        pytest.fail("TensorBoard did not load the run")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.communicate()
-
-
 @pytest.fixture(scope="module", params=sorted(LOADERS))
 def board(request: pytest.FixtureRequest, recorded: Path) -> Iterator[TensorBoard]:
     """A TensorBoard that has loaded the run to its end: the picture was written last."""
-    started = TensorBoard(recorded, LOADERS[request.param])
-    started.until(lambda: "attention" in started.json("plugin/images/tags").get("run1", {}))
-    yield started
-    started.stop()
+    with TensorBoard("--logdir", str(recorded), *LOADERS[request.param]) as started:
+        wait_for(lambda: has_loaded(started))
+        yield started
+
+
+def has_loaded(board: TensorBoard) -> bool:
+    """Loading takes a moment, and until then there are errors, too."""
+    tags = board.get("/data/plugin/images/tags")
+    return tags.status == 200 and "attention" in tags.json().get("run1", {})
 
 
 def test_there_is_one_run(board: TensorBoard) -> None:
     """The files of other ranks are no runs of their own."""
-    assert ["run1"] == board.json("runs")
+    assert ["run1"] == board.json("/data/runs")
 
 
 def test_scalars_come_with_all_their_points(board: TensorBoard) -> None:
     """Each step once, float32 values, NaN as NaN, and times that are numbers."""
-    points = board.json("plugin/scalars/scalars", run="run1", tag="loss")
+    points = board.json("/data/plugin/scalars/scalars", run="run1", tag="loss")
     assert list(range(STEPS)) == [step for _, step, _ in points]
     expected = np.float32([10.0 / (step + 1) for step in range(STEPS - 2)]).tolist()
     assert [*expected, "NaN", "NaN"] == [value for _, _, value in points]
@@ -148,23 +102,27 @@ def test_scalars_come_with_all_their_points(board: TensorBoard) -> None:
 
 def test_only_the_chosen_scalars_are_mirrored(board: TensorBoard) -> None:
     """The full record is in the blocks; names stay exactly as the user wrote them."""
-    tags = board.json("plugin/scalars/tags")["run1"]
+    tags = board.json("/data/plugin/scalars/tags")["run1"]
     assert {"loss", "lr/0", "scalar/größe <b>", "gradient_norm"} == set(tags)
     assert [3.5] * STEPS == [
-        p[2] for p in board.json("plugin/scalars/scalars", run="run1", tag="scalar/größe <b>")
+        p[2] for p in board.json("/data/plugin/scalars/scalars", run="run1", tag="scalar/größe <b>")
     ]
 
 
 def test_what_float32_cannot_hold_is_infinite(board: TensorBoard) -> None:
     """The exact value is in the blocks."""
-    ((_, step, value),) = board.json("plugin/scalars/scalars", run="run1", tag="gradient_norm")
+    ((_, step, value),) = board.json("/data/plugin/scalars/scalars", run="run1", tag="gradient_norm")
     assert (3, "Infinity") == (step, value)
 
 
 def test_histograms_hold_every_finite_value(board: TensorBoard) -> None:
     """Buckets adjoin from the minimum to the maximum, and their counts are whole numbers."""
-    assert {"weight/conv1.weight", "gradient/conv1.bias"} == set(board.json("plugin/histograms/tags")["run1"])
-    ((_, step, buckets),) = board.json("plugin/histograms/histograms", run="run1", tag="weight/conv1.weight")
+    assert {"weight/conv1.weight", "gradient/conv1.bias"} == set(
+        board.json("/data/plugin/histograms/tags")["run1"]
+    )
+    ((_, step, buckets),) = board.json(
+        "/data/plugin/histograms/histograms", run="run1", tag="weight/conv1.weight"
+    )
     lefts, rights, counts = (list(column) for column in zip(*buckets, strict=True))
     assert (0, 5000.0) == (step, sum(counts))
     assert all(count == int(count) for count in counts)
@@ -176,16 +134,18 @@ def test_histograms_hold_every_finite_value(board: TensorBoard) -> None:
 
 def test_a_constant_tensor_has_one_bucket(board: TensorBoard) -> None:
     """As TensorBoard's own writer draws it."""
-    ((_, _, buckets),) = board.json("plugin/histograms/histograms", run="run1", tag="gradient/conv1.bias")
+    ((_, _, buckets),) = board.json(
+        "/data/plugin/histograms/histograms", run="run1", tag="gradient/conv1.bias"
+    )
     assert [[-0.25, 0.75, 32.0]] == buckets
 
 
 def test_pictures_are_png_files(board: TensorBoard) -> None:
     """One for a step, with its size."""
-    (epoch,) = board.json("plugin/images/images", run="run1", tag="epoch", sample=0)
+    (epoch,) = board.json("/data/plugin/images/images", run="run1", tag="epoch", sample=0)
     assert 0.0 == epoch["wall_time"]
-    (image,) = board.json("plugin/images/images", run="run1", tag="attention", sample=0)
-    content = board.get(f"plugin/images/individualImage?{image['query']}&")
+    (image,) = board.json("/data/plugin/images/images", run="run1", tag="attention", sample=0)
+    content = board.body(f"/data/plugin/images/individualImage?{image['query']}")
     assert (4, b"\x89PNG", (3, 2)) == (image["step"], content[:4], struct.unpack_from(">II", content, 16))
 
 
