@@ -22,7 +22,7 @@ import pytest
 from tb_netdebug.core.eventlog.reader.followed_run import FollowedRun
 from tb_netdebug.core.eventlog.reader.logdir import LogDir
 from tb_netdebug.core.records.step import Kind
-from tests.support.tensorboard_process import ENTRY_POINT, TensorBoard
+from tests.support.tensorboard_process import TensorBoard, search_path
 from tests.support.terminal import Terminal, environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,14 +41,7 @@ WITHOUT_PAUSES = ROOT / "tests/support/without_pauses.py"
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
     """Of a program that finds the package, and TensorBoard our entry point."""
-    known = environment()
-    if not sys.flags.isolated:
-        description = tmp_path / "path/tb_netdebug-0.dist-info"
-        description.mkdir(parents=True)
-        (description / "METADATA").write_text("Metadata-Version: 2.1\nName: tb_netdebug\nVersion: 0\n")
-        (description / "entry_points.txt").write_text(f"[tensorboard_plugins]\n{ENTRY_POINT}\n")
-        known["PYTHONPATH"] += os.pathsep + str(description.parent)
-    return known
+    return {**environment(), **search_path(tmp_path)}
 
 
 @pytest.fixture

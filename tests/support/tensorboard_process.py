@@ -81,7 +81,7 @@ class TensorBoard:
         own = {"PYTHONUNBUFFERED": "1", "XDG_RUNTIME_DIR": str(self.runtime)}
         self.process = subprocess.Popen(
             [str(python), "-c", code, *(["--host", host] if host else []), "--port", "0", *flags],
-            env={**os.environ, **own, **_search_path(folder), **(env or {})},
+            env={**os.environ, **own, **search_path(folder), **(env or {})},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -247,8 +247,8 @@ def _with_query(path: str, query: Mapping[str, object]) -> str:
     return f"{path}?{urllib.parse.urlencode(texts)}" if texts else path
 
 
-def _search_path(folder: Path) -> dict[str, str]:
-    """Where the child finds the package and its entry point."""
+def search_path(folder: Path) -> dict[str, str]:
+    """Return where a child finds the package and its entry point: what to add to its environment."""
     if sys.flags.isolated:  # the installed wheel is tested
         return {}
     description = folder / "path/tb_netdebug-0.dist-info"
