@@ -15,7 +15,6 @@ PROGRAMS = {
     "healthy": "healthy/digits.py",
     "deep-sigmoid": "sick/vanishing_gradients.py",
     "loss-not-a-number": "sick/nonfinite_loss.py",
-    "dead-units": "sick/dead_units.py",
     "two-processes": "sick/straggler_rank.py",
     "summary-writer": "healthy/summary_writer.py",
 }
@@ -44,9 +43,9 @@ def recorded(folder: Path, *, seconds: float, children: list[Child]) -> Path:
 
 def _train(making: Path, seconds: float, children: list[Child]) -> None:
     """Run all programs side by side, each in a folder of its own."""
-    started = []
+    started: list[Child] = []
     for name, script in PROGRAMS.items():
-        words = [HERE / script, *(["--seconds", str(seconds)] if name in ENDLESS else [])]
+        words: list[str | Path] = [HERE / script, *(["--seconds", str(seconds)] if name in ENDLESS else [])]
         started.append(Child.start(name, words, output=making / name / "output.txt"))
         children.append(started[-1])
     while any(child.is_running for child in started):
