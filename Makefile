@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: help test demo bench zoo soak matrix dev lint page format size constraints clean compiler node FORCE
+.PHONY: help test demo bench zoo soak matrix dev lint page page-dev format size constraints clean compiler node FORCE
 
 RUN := .venv/bin/python
 BUILD := .venv-build/bin/python
@@ -34,7 +34,7 @@ MODULES := frontend/node_modules/.made-from
 
 help: ## this list
 	@echo 'make TARGET, where TARGET is one of'
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 test: compiler node .venv/test .venv/netdebug ## all checks and all tests, against the wheel (first time about 5 min)
 	@tools/get_chromium $(LOGS)
@@ -72,7 +72,7 @@ dev: compiler node .venv/test .venv/demo $(GENERATED) .venv-build/ready ## an ed
 	@rm -f .venv/netdebug
 	@echo 'Now .venv/bin/python -m pytest, .venv/bin/netdebug and .venv/bin/tensorboard run this checkout.'
 	@echo 'After a change in C, in a .proto file or in frontend/: make dev again. `make test` puts the wheel back.'
-	@echo 'To work on the page alone, with made-up runs: npm --prefix frontend run dev'
+	@echo 'To work on the page, with hot reload: make page-dev'
 
 lint: .venv/test .venv/netdebug $(GENERATED) ## ruff and mypy --strict
 	@echo 'ruff check'; $(RUN) -m ruff check --quiet --output-format concise .; rules=$$?; \
@@ -83,6 +83,9 @@ lint: .venv/test .venv/netdebug $(GENERATED) ## ruff and mypy --strict
 page: node $(MODULES) ## types, layout, lint and tests of the page
 	$(STEP) 'tsc and Biome (layout and lint) on the page (about 10 s)' $(LOGS)/page-types.log npm --prefix frontend run --silent check
 	$(STEP) 'vitest on the page (about 5 s)' $(LOGS)/page-tests.log npm --prefix frontend run --silent test
+
+page-dev: dev $(MODULES) ## the page from its sources with hot reload, over trainings in a real TensorBoard
+	@$(RUN) demo/page_dev.py $(PAGE_ARGS)
 
 format: .venv/test ## lets ruff mend the layout and what else it can
 	@$(RUN) -m ruff check --fix --quiet . ; $(RUN) -m ruff format .

@@ -4,46 +4,22 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
-from board import BoardError
-from children import Child, stop
+from children import Child
+from ending import run_to_the_end
 from show import Show, new_folder, open_browser, shown
 
 import tb_netdebug as nd
 
-ENDINGS = (signal.SIGTERM, signal.SIGHUP)
-
-
-class Terminated(Exception):  # noqa: N818  # somebody asked for it
-    """The system asks the demo to end."""
-
 
 def main(words: Sequence[str] | None = None) -> int:
-    """0 after Ctrl-C, 1 when something is broken, 143 after SIGTERM. All children have ended by then."""
+    """Return the exit code; all children have ended by then."""
     options = parser().parse_args(words)
-    for number in ENDINGS:
-        signal.signal(number, on_signal)
-    children: list[Child] = []
-    try:
-        return run(options, children)
-    except KeyboardInterrupt:
-        print("\nStopped.", end=" ")
-        return 0
-    except Terminated:
-        return 128 + signal.SIGTERM
-    except (BoardError, OSError) as error:
-        print(f"\n{error}", file=sys.stderr)
-        return 1
-    finally:
-        for number in (signal.SIGINT, *ENDINGS):
-            signal.signal(number, signal.SIG_IGN)  # it is being done already
-        stop(children)
-        print("All that the demo started has ended.", flush=True)
+    return run_to_the_end(partial(run, options), closing="All that the demo started has ended.")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,10 +50,6 @@ def port(text: str) -> int:
     if not 0 <= number < 65536:
         raise argparse.ArgumentTypeError(f"{text} is no port: they go from 0, any free one, to 65535")
     return number
-
-
-def on_signal(number: int, frame: FrameType | None) -> None:
-    raise Terminated
 
 
 def run(options: argparse.Namespace, children: list[Child]) -> int:

@@ -6,6 +6,7 @@ import json
 import re
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import HTTPError
@@ -67,16 +68,21 @@ def start(logdir: Path, *, port: int, output: Path) -> Child:
 
 def wait_for(child: Child, *, port: int) -> Board:
     """The board once it answers; raises BoardError when it does not come up."""
+    return Board(child, address(child, ADDRESS, lambda: refusal(child, port)))
+
+
+def address(child: Child, pattern: re.Pattern[str], refusal: Callable[[], str]) -> str:
+    """Return the address that a server prints once it answers; raise BoardError when it does not come up."""
     deadline = time.monotonic() + START_SECS
     while time.monotonic() < deadline:
-        found = ADDRESS.search(child.printed())
+        found = pattern.search(child.printed())
         if found:
-            return Board(child, found[1])
+            return found[1]
         if not child.is_running:
-            raise BoardError(refusal(child, port))
+            raise BoardError(refusal())
         time.sleep(0.05)
     raise BoardError(
-        f"TensorBoard did not start within {START_SECS:.0f} s. What it said is in {child.output}."
+        f"{child.name} did not start within {START_SECS:.0f} s. What it said is in {child.output}."
     )
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ PATIENCE_SECS = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A Python program that runs; everything it prints goes to the file `output`."""
+    """A program that runs; everything it prints goes to the file `output`."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -27,15 +27,22 @@ class Child:
     @classmethod
     def start(cls, name: str, words: Sequence[str | Path], *, output: Path) -> Child:
         """`words` as after `python`. The folder of `output` is the program's current one."""
+        return cls.run(name, [sys.executable, TETHER, *words], output=output)
+
+    @classmethod
+    def run(
+        cls, name: str, command: Sequence[str | Path], *, output: Path, env: Mapping[str, str] | None = None
+    ) -> Child:
+        """Start a program that ends when its standard input does; `env` is added to ours."""
         output.parent.mkdir(exist_ok=True)
         with output.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, str(TETHER), *map(str, words)],
+                [str(word) for word in command],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 cwd=output.parent,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
                 start_new_session=True,  # Ctrl-C is for the demo alone, which then ends the others
             )
         return cls(name, process, output)

@@ -1,22 +1,8 @@
 import { defineConfig } from "vitest/config";
-import { madeUpData } from "./dev/server";
-
-const api = process.env["NETDEBUG_API"];
 
 export default defineConfig({
   // Everything relative: TensorBoard may live under any path prefix or behind a proxy.
   base: "./",
-  plugins: api ? [] : [madeUpData()],
-  server: {
-    proxy: api
-      ? {
-          "^/(runs|run|graph|columns|live|debugger/(sessions|attend|call|tensor))($|\\?)": {
-            target: new URL(api).origin,
-            rewrite: (path) => new URL(api).pathname + path.slice(1),
-          },
-        }
-      : {},
-  },
   // All at once, else the dev server finds some late and serves two copies of Preact.
   optimizeDeps: {
     include: ["preact", "preact/hooks", "preact/jsx-runtime", "preact/jsx-dev-runtime", "@preact/signals", "uplot"],
