@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
-.PHONY: help test demo bench zoo soak matrix dev lint page page-dev format size constraints clean compiler node FORCE
+.PHONY: help test demo bench zoo soak matrix dev lint page page-dev format size constraints table clean compiler node FORCE
 
 RUN := .venv/bin/python
 BUILD := .venv-build/bin/python
@@ -96,6 +96,9 @@ size: .venv/ready ## files over 400 lines and functions over 50, a report
 constraints: .venv/ready ## resolves constraints.txt anew, for the Pythons in PINNED_FOR
 	$(STEP) 'Resolving constraints.txt (about a minute)' $(LOGS)/constraints.log \
 	    $(RUN) tools/constraints.py $(or $(PINNED_FOR),$(RUN))
+
+table: .venv/test ## writes what is made of the debugger's table: the page's types, tables of its README
+	@PYTHONPATH=. $(RUN) tools/debugger_table.py
 
 clean: ## removes everything that was made here
 	rm -rf frontend/node_modules frontend/dist tb_netdebug/viewer/plugin/page

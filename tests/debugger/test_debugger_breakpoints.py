@@ -98,7 +98,6 @@ def test_an_edit_keeps_number_and_hits() -> None:
     [
         ({"layer": "("}, "not a regular expression"),
         ({"layer": "x" * 501}, "too long"),
-        ({"phase": "start"}, "cannot stop at 'start'"),
         ({"phase": OPTIMIZER, "layer": "fc"}, "leave out the layer"),
         ({"id": 7}, "There is no breakpoint 7."),
     ],

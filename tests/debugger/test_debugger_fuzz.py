@@ -17,12 +17,12 @@ import pytest
 from tb_netdebug.core.records.json_text import json_bytes
 from tb_netdebug.debugger.hub.calls import CallError
 from tb_netdebug.debugger.hub.ranks import called
-from tb_netdebug.debugger.hub.statements import SESSION, STATE
+from tb_netdebug.debugger.hub.statements import session_of, state_of
+from tb_netdebug.debugger.protocol.arguments import ArgumentError
 from tb_netdebug.debugger.protocol.messages import FrameError, decoded, encoded
-from tb_netdebug.debugger.protocol.verbs import ArgumentError
 from tb_netdebug.debugger.trainer import sender
 from tb_netdebug.debugger.trainer.breakpoints import MOST_BREAKPOINTS
-from tb_netdebug.debugger.trainer.session import MOST_CALLS
+from tb_netdebug.debugger.trainer.inbox import MOST_CALLS
 from tb_netdebug.transport import stream_pb2 as pb
 from tb_netdebug.transport.link import Link
 from tb_netdebug.transport.local_wire import Unpacker, WireError, packed
@@ -117,8 +117,8 @@ def test_a_hostile_trainer(seed: int) -> None:
                 wires.pass_by(0.1)
         for row in wires.sessions.rows():
             json.loads(json_bytes(row))
-            assert row["session"] == SESSION(row["session"])
-            assert row["state"] == STATE(row["state"])
+            assert row["session"] == session_of(row["session"])
+            assert row["state"] == state_of(row["state"])
         assert len(wires.sessions.rows()) <= 12
         good.step = 77
         good.tell()

@@ -13,8 +13,8 @@ from tb_netdebug.debugger.hub.calls import Call, CallError
 from tb_netdebug.debugger.hub.hub import KEPT_SECS, MOST_SESSIONS, RENEW_SECS, TELL_SECS, Sessions
 from tb_netdebug.debugger.hub.pausing import TRIES
 from tb_netdebug.debugger.hub.ranks import called
+from tb_netdebug.debugger.protocol.arguments import ArgumentError
 from tb_netdebug.debugger.protocol.messages import encoded
-from tb_netdebug.debugger.protocol.verbs import ArgumentError
 from tests.support.scripted_session import ScriptedSession
 from tests.support.streamed import wait_for
 

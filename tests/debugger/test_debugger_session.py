@@ -11,7 +11,7 @@ import pytest
 
 from tb_netdebug.debugger.client.http_client import ClientError
 from tb_netdebug.debugger.client.local_client import LocalClient
-from tb_netdebug.debugger.hub.statements import SESSION, STATE
+from tb_netdebug.debugger.hub.statements import session_of, state_of
 from tb_netdebug.debugger.place import CODE, Place
 from tb_netdebug.debugger.protocol.messages import decoded, encoded
 from tb_netdebug.debugger.trainer.course import Reason
@@ -425,8 +425,8 @@ def test_what_a_session_tells_is_never_too_long_for_a_hub() -> None:
     with debugged(bench) as rig:
         state = rig.ask("pause")
         (training,) = rig.client.sessions()
-        assert 500 == len(STATE(state)["learning_rates"])
-        assert 100 == len(SESSION(training.session)["cannot"])
+        assert 500 == len(state_of(state)["learning_rates"])
+        assert 100 == len(session_of(training.session)["cannot"])
     assert 1000 == len(Reason("finding", "x" * 9999).as_dict()["text"])
 
 

@@ -69,8 +69,7 @@ class Debugged:
         self._enough.set()
         self.session.lease.end()
         self.session.close()
-        with self.session._news:
-            self.session._news.notify_all()
+        self.session._inbox.rouse()
         self._thread.join(20)
         assert not self._thread.is_alive()
 

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from tb_netdebug.cli import main
+from tb_netdebug.debugger.hub.statements import session_of, state_of
+from tb_netdebug.debugger.protocol.choices import STEPS
 
 TOKEN = "t" * 43
 KEY = "0123456789abcdef"
@@ -111,17 +113,15 @@ class ScriptedHub:
         self.holder: dict[str, Any] | None = None
         self.changed = threading.Condition()
         self.session: dict[str, Any] = {
-            "run": ["night", "mlp"], "run_dir": "/runs/night/mlp", "rank": 0, "world_size": 1, "group": "g",
+            **session_of({}), "run": ["night", "mlp"], "run_dir": "/runs/night/mlp", "group": "g",
             "pid": 4242, "host": "box", "program": "train.py", "framework": "torch", "models": {"": "Net"},
-            "can": ["batch", "layer", "backward", "optimizer", "op"], "cannot": [],
-            "collective_timeout_secs": None,
+            "can": [*STEPS],
         }  # fmt: skip
         self.state: dict[str, Any] = {
-            "version": 1, "status": "paused", "is_attached": True, "step": 4, "place": PLACE,
+            **state_of({}), "version": 1, "status": "paused", "is_attached": True, "step": 4, "place": PLACE,
             "reason": {"kind": "asked", "text": "you asked for it", "id": None}, "paused_at": 1.0,
-            "lease_secs": 15.0, "resumes_at": None, "is_waiting": False, "loss": 0.5, "hits": 0,
-            "breakpoints": [], "watchpoints": [],
-            "learning_rates": [{"optimizer": 0, "group": 0, "name": "SGD", "value": 0.1}], "note": None,
+            "lease_secs": 15.0, "loss": 0.5,
+            "learning_rates": [{"optimizer": 0, "group": 0, "name": "SGD", "value": 0.1}],
         }  # fmt: skip
         self.others: list[dict[str, Any]] = []
         self.is_gone = False

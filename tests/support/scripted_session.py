@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tb_netdebug.debugger.hub.statements import session_of, state_of
 from tb_netdebug.debugger.protocol.messages import decoded, encoded
 from tb_netdebug.debugger.protocol.verbs import VERBS
 from tests.support.spoken_to import SpokenTo, listen
@@ -33,10 +34,9 @@ class ScriptedSession:
         group: str = "", pid: int = 1, size: int = 0, silent: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self.about: dict[str, Any] = {
-            "run": run.split("/"), "run_dir": f"/far/{run}", "rank": rank, "world_size": world_size,
-            "group": group, "pid": pid, "host": "box", "program": "train.py", "framework": "pytorch",
-            "models": {"model": "Net"}, "can": ["batch", "layer"], "cannot": [],
-            "collective_timeout_secs": None,
+            **session_of({}), "run": run.split("/"), "run_dir": f"/far/{run}", "rank": rank,
+            "world_size": world_size, "group": group, "pid": pid, "host": "box", "program": "train.py",
+            "framework": "pytorch", "models": {"model": "Net"}, "can": ["batch", "layer"],
         }  # fmt: skip
         self.step = 0
         self.is_paused = False
@@ -78,12 +78,11 @@ class ScriptedSession:
     def state(self) -> dict[str, Any]:
         self._version += 1
         return {
-            "version": self._version, "status": "paused" if self.is_paused else "running",
-            "is_attached": bool(self.leases and self.leases[-1]), "step": self.step, "place": None,
-            "reason": None, "paused_at": None, "lease_secs": 15.0, "resumes_at": None,
-            "is_waiting": self.goal is not None, "loss": "NaN", "hits": 0,
-            "breakpoints": list(self.breakpoints.values()), "watchpoints": [],
-            "learning_rates": [{"optimizer": 0, "group": 0, "name": "SGD", "value": self.rate}], "note": None,
+            **state_of({}), "version": self._version, "status": "paused" if self.is_paused else "running",
+            "is_attached": bool(self.leases and self.leases[-1]), "step": self.step, "lease_secs": 15.0,
+            "is_waiting": self.goal is not None, "loss": "NaN",
+            "breakpoints": list(self.breakpoints.values()),
+            "learning_rates": [{"optimizer": 0, "group": 0, "name": "SGD", "value": self.rate}],
         }  # fmt: skip
 
     # ---- the training

@@ -9,7 +9,7 @@ from tb_netdebug.cli.debugging.command import Command, whole
 from tb_netdebug.cli.debugging.place_text import tell_state
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser, excluding
 from tb_netdebug.cli.debugging.workspace import Workspace
-from tb_netdebug.debugger.protocol.verbs import STEPS
+from tb_netdebug.debugger.protocol.choices import STEPS
 
 DIRECTLY = "&"
 PAUSE_SECS = 10.0

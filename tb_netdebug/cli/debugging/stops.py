@@ -12,7 +12,7 @@ from tb_netdebug.cli.debugging.place_text import place_text, tell_new_hits
 from tb_netdebug.cli.debugging.words import CommandError, OptionParser
 from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
-from tb_netdebug.debugger.protocol.verbs import PHASES, STATISTICS, WATCHED
+from tb_netdebug.debugger.protocol.choices import PHASES, STATISTICS, WATCHED
 
 COMPARISONS = (">", "<", "is")
 WATCHPOINT_FIELDS = ("kind", "tensors", "statistic", "comparison", "threshold")

@@ -18,7 +18,8 @@ from tb_netdebug.cli.debugging.words import CommandError, OptionParser, ranges_o
 from tb_netdebug.cli.debugging.workspace import Workspace
 from tb_netdebug.cli.harmless import harmless
 from tb_netdebug.debugger.client.client import ClientError
-from tb_netdebug.debugger.protocol.verbs import MOST_CELLS, WATCHED
+from tb_netdebug.debugger.protocol.arguments import MOST_CELLS
+from tb_netdebug.debugger.protocol.choices import WATCHED
 
 KINDS = tuple(kind for kind in WATCHED if kind != "scalar")
 ORDERS = {"order": None, "name": "name", "size": "bytes", "kind": "kind", "dtype": "dtype"}

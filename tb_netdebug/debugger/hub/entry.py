@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 from tb_netdebug.debugger.hub.calls import GONE, Call
+from tb_netdebug.debugger.protocol.statements import SessionJson, StateJson
 
 # The speed of a run is computed over this much of the past.
 LEAST_RATE_SECS, MOST_RATE_SECS = 0.15, 5.0
@@ -24,7 +23,7 @@ class SessionEntry:
     ranks of one run.
     """
 
-    def __init__(self, key: str, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
+    def __init__(self, key: str, trainer: str, session: SessionJson, state: StateJson) -> None:
         self.key = key
         self.trainer: str | None = None
         self.calls: dict[int, Call] = {}
@@ -39,7 +38,7 @@ class SessionEntry:
         self._rate = USUAL_RATE  # the pace before it was paused
         self.greet(trainer, session, state)
 
-    def greet(self, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
+    def greet(self, trainer: str, session: SessionJson, state: StateJson) -> None:
         """Note a connection, the first or a new one. The session has forgotten the calls of the old one."""
         self.forget_calls("The run reconnected in the meantime. Try again.")
         self.trainer, self.session, self.state = trainer, session, state
@@ -55,7 +54,7 @@ class SessionEntry:
         for call in calls.values():
             call.fail(GONE, sentence)
 
-    def take_state(self, state: dict[str, Any], now: float) -> None:
+    def take_state(self, state: StateJson, now: float) -> None:
         self.state = state
         self._steps.append((now, self.step))
         if self.is_paused:
@@ -64,7 +63,7 @@ class SessionEntry:
 
     @property
     def training(self) -> str:
-        return str(self.session["group"]) or self.key
+        return self.session["group"] or self.key
 
     @property
     def is_connected(self) -> bool:
@@ -72,11 +71,11 @@ class SessionEntry:
 
     @property
     def is_paused(self) -> bool:
-        return bool(self.state["status"] == "paused")
+        return self.state["status"] == "paused"
 
     @property
     def step(self) -> int:
-        return int(self.state["step"])
+        return self.state["step"]
 
     def steps_per_sec(self, now: float) -> float:
         recent = [(at, step) for at, step in self._steps if now - at <= MOST_RATE_SECS]
@@ -91,7 +90,7 @@ class SessionEntry:
         return now - self._steps[-1][0] if self._steps else 0.0
 
 
-def key_of(session: Mapping[str, Any]) -> str:
+def key_of(session: SessionJson) -> str:
     """Return the key of a session: the same for the same process and run, whichever way it comes."""
-    named = json.dumps([session[name] for name in ("run", "rank", "pid", "host")])
+    named = json.dumps([session["run"], session["rank"], session["pid"], session["host"]])
     return hashlib.sha256(named.encode()).hexdigest()[:16]

@@ -20,14 +20,14 @@ from tb_netdebug.debugger.hub.entry import SessionEntry, key_of
 from tb_netdebug.debugger.hub.statements import (
     ERROR_KINDS,
     MOST_LETTERS,
-    SESSION,
-    STATE,
-    VALUES,
     StatementError,
+    session_of,
+    state_of,
     value_of,
 )
 from tb_netdebug.debugger.protocol.messages import Frame, FrameError, decoded, encoded
-from tb_netdebug.debugger.protocol.verbs import checked
+from tb_netdebug.debugger.protocol.statements import SessionJson, StateJson
+from tb_netdebug.debugger.protocol.verbs import VERBS
 from tb_netdebug.debugger.trainer.lease import LEASE_SECS
 
 MOST_SESSIONS = 1000
@@ -176,15 +176,14 @@ class Sessions:
         self, entry: SessionEntry, client: str, verb: str, arguments: Mapping[str, Any], *,
         ended: Callable[[Call], None] | None = None,
     ) -> Call:  # fmt: skip
-        """Send a call and return at once; raise CallError or ArgumentError."""
-        wanted = checked(verb, arguments)
+        """Send a call, whose arguments have been checked, and return at once; raise CallError."""
         with self._news:
             if entry.trainer is None or self._is_closed:
                 raise CallError(GONE, "The run is not connected at the moment.")
             if len(entry.calls) >= MOST_CALLS:
                 raise CallError(BUSY, "The run is busy answering other requests. Try again.")
             call = Call(next(self._numbers), verb, ended)
-            frame = encoded("call", id=call.number, client=client, verb=verb, arguments=wanted)
+            frame = encoded("call", id=call.number, client=client, verb=verb, arguments=arguments)
             entry.calls[call.number] = call
             if not self._send(entry, frame):
                 self.forget(entry, call)
@@ -205,7 +204,7 @@ class Sessions:
         with self._news:
             entry.calls.pop(call.number, None)
 
-    def state_of(self, entry: SessionEntry) -> dict[str, Any]:
+    def state_of(self, entry: SessionEntry) -> StateJson:
         with self._news:
             return entry.state
 
@@ -218,18 +217,18 @@ class Sessions:
     def _taken(self, trainer: str, frame: Frame, size: int) -> None:
         entry = self._trainers.get(trainer)
         if frame.type == "hello" and size <= 2 * MOST_STATE_BYTES:
-            self._greeted(trainer, SESSION(frame.head.get("session")), STATE(frame.head.get("state")))
+            self._greeted(trainer, session_of(frame.head.get("session")), state_of(frame.head.get("state")))
         elif entry is None:
             return
         elif frame.type == "state" and size <= MOST_STATE_BYTES:
-            entry.take_state(STATE(frame.head.get("state")), self._clock())
+            entry.take_state(state_of(frame.head.get("state")), self._clock())
             self._tell_soon(entry)
         elif frame.type == "answer":
             self._answered(entry, frame)
         elif frame.type == "bye":
             self._remove(entry)
 
-    def _greeted(self, trainer: str, session: dict[str, Any], state: dict[str, Any]) -> None:
+    def _greeted(self, trainer: str, session: SessionJson, state: StateJson) -> None:
         key = key_of(session)
         before = self._trainers.get(trainer)
         if before is not None and before.key != key:
@@ -266,7 +265,7 @@ class Sessions:
         except StatementError:
             call.fail(REFUSED, "The run's answer has a format that this version does not know.")
             return
-        if VALUES.get(call.verb) is STATE:
+        if VERBS[call.verb].answer is StateJson:
             entry.take_state(value, self._clock())
         call.succeed(value, frame.attachment)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from tb_netdebug.debugger.hub.calls import LATE, Call, CallError
 from tb_netdebug.debugger.hub.entry import SessionEntry
@@ -67,13 +67,18 @@ def twin(
     name = LISTS.get(verb.partition("_")[2])
     if name is None or wanted["id"] is None or other is asked:
         return wanted
-    meant = [_content(each) for each in asked.state[name] if each["id"] == wanted["id"]]
-    found = [each["id"] for each in other.state[name] if meant and _content(each) == meant[0]]
+    meant = [_content(each) for each in _points(asked, name) if each["id"] == wanted["id"]]
+    found = [each["id"] for each in _points(other, name) if meant and _content(each) == meant[0]]
     if wanted["id"] in found or not meant:
         return wanted
     if found:
         return {**wanted, "id": found[0]}
     return {**wanted, "id": None} if verb.startswith("set_") else None
+
+
+def _points(entry: SessionEntry, name: str) -> Sequence[Mapping[str, Any]]:
+    state: Mapping[str, Any] = entry.state
+    return cast("Sequence[Mapping[str, Any]]", state[name])
 
 
 def _content(point: Mapping[str, Any]) -> dict[str, Any]:

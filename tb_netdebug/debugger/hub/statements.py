@@ -1,17 +1,17 @@
 """Checks everything that a session reports before a client gets it.
 
-Known fields pass if they have the types of README.md and a plausible size. Unknown fields are dropped, wrong
-values are refused.
+Known fields pass if they have the types of `protocol/statements.py` and a plausible size. Unknown fields are
+dropped, wrong values are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, cast, get_args, get_origin, is_typeddict
 
-from tb_netdebug.debugger.place import PHASES
-from tb_netdebug.debugger.protocol.verbs import STEPS
+from tb_netdebug.debugger.protocol.statements import SessionJson, StateJson, fields_of
+from tb_netdebug.debugger.protocol.verbs import VERBS, Verb
 
 MOST_LETTERS = 4000
 MOST_ITEMS = 1000
@@ -124,106 +124,51 @@ def _inside(value: Any) -> Any:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-_PLACE = Fields(
-    {
-        "phase": (one_of(*PHASES), "start"),
-        "module": (text, None),
-        "class_name": (text, None),
-        "edge": (one_of("before", "after"), "before"),
-        "op": (text, None),
-        "number": (whole, 0),
-        "file": (text, None),
-        "line": (whole, 0),
-        "function": (text, ""),
-    }
-)
-_REASON = Fields({"kind": (text, ""), "text": (text, ""), "id": (whole, None)})
-_BREAKPOINT = Fields(
-    {
-        "id": (whole, 0),
-        "layer": (text, None),
-        "phase": (text, ""),
-        "step": (whole, None),
-        "is_on": (switch, True),
-        "hits": (whole, 0),
-    }
-)
-_WATCHPOINT = Fields(
-    {
-        "id": (whole, 0),
-        "kind": (text, ""),
-        "tensors": (text, ""),
-        "statistic": (text, ""),
-        "comparison": (text, ""),
-        "threshold": (number, None),
-        "is_on": (switch, True),
-        "advice": (text, ""),
-        "preset": (text, None),
-        "hits": (whole, 0),
-        "complaint": (text, None),
-    }
-)
-_LEARNING_RATE = Fields(
-    {"optimizer": (whole, 0), "group": (whole, 0), "name": (text, ""), "value": (number, None)}
-)
-SESSION = Fields(
-    {
-        "run": (list_of(text), []),
-        "run_dir": (text, ""),
-        "rank": (whole, 0),
-        "world_size": (whole, 1),
-        "group": (text, ""),
-        "pid": (whole, 0),
-        "host": (text, ""),
-        "program": (text, ""),
-        "framework": (text, ""),
-        "models": (texts_by_name, {}),
-        "can": (list_of(one_of(*STEPS)), []),
-        "cannot": (list_of(text), []),
-        "collective_timeout_secs": (number, None),
-    }
-)
-STATE = Fields(
-    {
-        "version": (whole, 0),
-        "status": (one_of("running", "paused", "over"), "running"),
-        "is_attached": (switch, False),
-        "step": (whole, 0),
-        "place": (_PLACE, None),
-        "reason": (_REASON, None),
-        "paused_at": (number, None),
-        "lease_secs": (number, 0.0),
-        "resumes_at": (number, None),
-        "is_waiting": (switch, False),
-        "loss": (number, None),
-        "hits": (whole, 0),
-        "breakpoints": (list_of(_BREAKPOINT), []),
-        "watchpoints": (list_of(_WATCHPOINT), []),
-        "learning_rates": (list_of(_LEARNING_RATE), []),
-        "note": (text, None),
-    }
-)
-_PIECE = Fields(
-    {
-        "size": (whole, 0),
-        "dtype": (text, ""),
-        "shape": (list_of(whole), []),
-        "offset": (whole, 0),
-        "is_last": (switch, False),
-    }
-)
-# The checks of what verbs answer; a verb that is not listed answers with an object of its own.
-VALUES: Mapping[str, Check] = {
-    **dict.fromkeys(("pause", "continue", "step", "run_to", "detach"), STATE),
-    "set_breakpoint": _BREAKPOINT,
-    "set_watchpoint": _WATCHPOINT,
-    **dict.fromkeys(("remove_breakpoint", "remove_watchpoint", "clear_hits"), nothing),
-    "set_learning_rate": list_of(_LEARNING_RATE),
-    **dict.fromkeys(("presets", "hits", "modules", "stack", "tensors", "batch"), a_list),
-    "bytes": _PIECE,
-}
+_SCALARS: Mapping[Any, Check] = {int: whole, float: number, str: text, bool: switch}
+
+
+def check_of(hint: Any, choices: Sequence[str] = ()) -> Check:
+    """Return the check of a type of the table."""
+    if is_typeddict(hint):
+        fields = fields_of(hint)
+        return Fields({each.name: (check_of(each.hint, each.choices), each.default) for each in fields})
+    if get_origin(hint) is list:
+        (item,) = get_args(hint)
+        return list_of(check_of(item, choices))
+    if get_origin(hint) is Literal:
+        return one_of(*get_args(hint))
+    if choices:
+        return one_of(*choices)
+    return texts_by_name if hint == dict[str, str] else _SCALARS[hint]
+
+
+_SESSION = check_of(SessionJson)
+_STATE = check_of(StateJson)
+
+
+def _check_of_answer(verb: Verb) -> Check:
+    if verb.answer is None:
+        return nothing
+    if verb.answer is StateJson:
+        return _STATE
+    if not verb.is_loose:
+        return check_of(verb.answer)
+    return a_list if get_origin(verb.answer) is list else an_object
+
+
+_ANSWERS = {name: _check_of_answer(verb) for name, verb in VERBS.items()}
+
+
+def session_of(value: Any) -> SessionJson:
+    """Return what a session says of itself, checked; raise StatementError."""
+    return cast("SessionJson", _SESSION(value))
+
+
+def state_of(value: Any) -> StateJson:
+    """Return the checked state of a session; raise StatementError."""
+    return cast("StateJson", _STATE(value))
 
 
 def value_of(verb: str, value: Any) -> Any:
     """Return the checked answer of a verb; raise StatementError."""
-    return VALUES.get(verb, an_object)(value)
+    return _ANSWERS[verb](value)

@@ -1,103 +1,50 @@
-"""The verbs and their arguments; checked by the hub, and again by the session."""
+"""The verbs with their arguments and answers, in one table; a test compares it with that of README.md."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tb_netdebug.debugger.tensors.name_pattern import NamePattern
-from tb_netdebug.debugger.workbench import WorkbenchError
-
-MOST_TEXT_LETTERS = 2000
-# For all matrices of an answer together, so that its header stays below the limit of a frame.
-MOST_CELLS = 32_768
-MOST_WAIT_SECS = 5.0
-_NEEDED = object()
-
-Check = Callable[[str, Any], Any]
-
-
-class ArgumentError(ValueError):
-    """An argument is missing or wrong; the text is a sentence about it."""
-
-
-def whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 53:
-        raise ArgumentError(f"{name} must be a whole number.")
-    return value
-
-
-def count(name: str, value: Any) -> int:
-    if whole(name, value) < 0:
-        raise ArgumentError(f"{name} cannot be negative.")
-    return int(value)
-
-
-def number(name: str, value: Any) -> float:
-    """Return a number; the texts that stand for NaN and infinities in JSON are accepted."""
-    if value in ("NaN", "Infinity", "-Infinity"):
-        return float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ArgumentError(f"{name} must be a number.")
-    try:
-        return float(value)
-    except OverflowError:
-        raise ArgumentError(f"{name} is too big.") from None
-
-
-def wait(name: str, value: Any) -> float:
-    secs = number(name, value)
-    return min(max(secs, 0.0), MOST_WAIT_SECS) if math.isfinite(secs) else MOST_WAIT_SECS
-
-
-def switch(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ArgumentError(f"{name} must be true or false.")
-    return value
-
-
-def text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > MOST_TEXT_LETTERS:
-        raise ArgumentError(f"{name} must be a text of at most {MOST_TEXT_LETTERS} characters.")
-    return value
-
-
-def pattern(name: str, value: Any) -> str:
-    """Return a regular expression that is searched in linear time."""
-    try:
-        return NamePattern(text(name, value)).text
-    except WorkbenchError as error:
-        raise ArgumentError(f"{name}: {error}") from None
-
-
-def cells(name: str, value: Any) -> int:
-    return min(max(count(name, value), 1), MOST_CELLS)
-
-
-def one_of(*choices: str) -> Check:
-    def check(name: str, value: Any) -> str:
-        if value not in choices:
-            raise ArgumentError(f"{name} must be one of {', '.join(choices)}.")
-        return str(value)
-
-    return check
-
-
-def maybe(check: Check) -> Check:
-    return lambda name, value: None if value is None else check(name, value)
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    check: Check
-    default: Any = _NEEDED
+from tb_netdebug.debugger.protocol.arguments import (
+    NEEDED,
+    Argument,
+    ArgumentError,
+    cells,
+    count,
+    maybe,
+    number,
+    one_of,
+    one_of_these,
+    pattern,
+    switch,
+    text,
+    wait,
+)
+from tb_netdebug.debugger.protocol.choices import COMPARISONS, PHASES, STATISTICS, STEPS, WATCHED
+from tb_netdebug.debugger.protocol.statements import (
+    BatchTensorJson,
+    BreakpointJson,
+    FrameJson,
+    HitJson,
+    LearningRateJson,
+    ModuleJson,
+    PieceJson,
+    PresetJson,
+    SourceJson,
+    StateJson,
+    TensorJson,
+    WatchpointJson,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
     """A verb of the debugger.
+
+    `answer` is the type of its answer, a hint that `statements.py` resolves; None answers nothing. The hub
+    checks it field by field, or, if the verb `is_loose`, only that it is a list or an object of modest depth.
+    `told` is what README.md says of the answer besides its fields.
 
     `steers`: the caller must hold the controls. `is_for_all`: it goes to all ranks of a run. `waits`: it is
     answered once the run is paused, or at the first place after the time of the argument `wait`; if no answer
@@ -105,92 +52,127 @@ class Verb:
     """
 
     arguments: Mapping[str, Argument] = field(default_factory=dict)
+    answer: Any = None
+    told: str = ""
+    is_loose: bool = False
     steers: bool = False
     is_for_all: bool = False
     waits: bool = False
 
 
-def steering(**arguments: Argument) -> Verb:
-    return Verb(arguments, steers=True, is_for_all=True)
+def steering(answer: Any, **arguments: Argument) -> Verb:
+    """Return a verb that steers all ranks."""
+    return Verb(arguments, answer, steers=True, is_for_all=True)
 
 
 def waiting(**arguments: Argument) -> Verb:
-    return Verb({**arguments, "wait": Argument(wait, 1.0)}, steers=True, is_for_all=True, waits=True)
+    """Return a verb that tells the run where to stop next."""
+    return Verb({**arguments, "wait": _WAIT}, StateJson, steers=True, is_for_all=True, waits=True)
 
 
-STEPS = ("batch", "layer", "backward", "optimizer", "op")
-PHASES = ("forward", "backward", "optimizer", "end")
-WATCHED = (
-    "batch", "input", "output", "label", "loss", "output_gradient", "gradient", "weight", "update", "state",
-    "user", "scalar",
-)  # fmt: skip
-STATISTICS = (
-    "nonfinite", "min", "max", "abs_max", "mean", "abs_mean", "std", "norm", "zeros", "change",
-)  # fmt: skip
-_ONE = Argument(count)
-_MAYBE_ONE = Argument(maybe(count), None)
-_NAME, _SLICE = Argument(text), Argument(maybe(text), None)
-_CELLS = Argument(cells, 4096)
+def looking(answer: Any, told: str = "", /, **arguments: Argument) -> Verb:
+    """Return a verb that only reads, and whose answer passes the hub as it is."""
+    return Verb(arguments, answer, told, is_loose=True)
+
+
+_WAIT = Argument(wait, "the answer comes after at most this many seconds", 1.0)
+_ID, _NEW_ID = Argument(count, "N"), Argument(maybe(count), "N or null (new)", None)
+_NAME, _SLICE = Argument(text), Argument(maybe(text), 'text such as "[0, :, 3:10]" or null', None)
+_CELLS = Argument(cells, "", 4096)
+_IS_ON = Argument(switch, "", True)
 
 VERBS: Mapping[str, Verb] = {
-    "pause": waiting(step=_MAYBE_ONE),
-    "continue": Verb(steers=True, is_for_all=True),
+    "pause": waiting(step=Argument(maybe(count), "N or null (at the end of this batch)", None)),
+    "continue": steering(StateJson),
     "step": waiting(
-        by=Argument(one_of(*STEPS)), count=Argument(count, 1), match=Argument(maybe(pattern), None)
+        by=one_of_these(STEPS),
+        count=Argument(count, "", 1),
+        match=Argument(maybe(pattern), "RE or null (layers or ops that count)", None),
     ),
-    "run_to": waiting(step=_MAYBE_ONE, layer=Argument(maybe(pattern), None)),
+    "run_to": waiting(
+        step=Argument(maybe(count), "N, or null if there is a `layer`", None),
+        layer=Argument(maybe(pattern), "RE, or null if there is a `step`", None),
+    ),
     "set_breakpoint": steering(
-        id=_MAYBE_ONE,
-        layer=Argument(maybe(pattern), None),
-        phase=Argument(one_of(*PHASES), "forward"),
-        step=_MAYBE_ONE,
-        is_on=Argument(switch, True),
+        BreakpointJson,
+        id=_NEW_ID,
+        layer=Argument(maybe(pattern), "RE or null", None),
+        phase=one_of_these(PHASES, "forward"),
+        step=Argument(maybe(count), "N or null (from this batch on)", None),
+        is_on=_IS_ON,
     ),
-    "remove_breakpoint": steering(id=_ONE),
+    "remove_breakpoint": steering(None, id=_ID),
     "set_watchpoint": steering(
-        id=_MAYBE_ONE,
-        kind=Argument(one_of(*WATCHED)),
-        tensors=Argument(pattern, ""),
-        statistic=Argument(one_of(*STATISTICS)),
-        comparison=Argument(one_of(">", "<", "is")),
-        threshold=Argument(maybe(number), None),
-        is_on=Argument(switch, True),
-        preset=Argument(maybe(text), None),
+        WatchpointJson,
+        id=_NEW_ID,
+        kind=Argument(one_of(*WATCHED), "see below"),
+        tensors=Argument(pattern, "RE", ""),
+        statistic=Argument(one_of(*STATISTICS), "see below"),
+        comparison=one_of_these(COMPARISONS),
+        threshold=Argument(maybe(number), "number or null", None),
+        is_on=_IS_ON,
+        preset=Argument(maybe(text), "slug or null", None),
     ),
-    "remove_watchpoint": steering(id=_ONE),
-    "presets": Verb(),
-    "recheck": Verb(steers=True),
-    "hits": Verb({"since": Argument(count, 0), "most": Argument(count, 200)}),
+    "remove_watchpoint": steering(None, id=_ID),
+    "presets": looking(list[PresetJson], "the recommended watchpoints"),
+    "recheck": Verb(
+        {}, dict[str, Any],
+        '`{"hits": N}`: evaluates the watchpoints on the present tensors; new hits come last',
+        is_loose=True, steers=True,
+    ),
+    "hits": looking(
+        list[HitJson], "in the order of execution",
+        since=Argument(count, "", 0), most=Argument(count, "", 200),
+    ),
     "clear_hits": Verb(steers=True),
-    "set_learning_rate": steering(optimizer=_ONE, group=_MAYBE_ONE, value=Argument(number)),
-    "snapshot": Verb(steers=True),
-    "detach": Verb(steers=True, is_for_all=True),
-    "modules": Verb(),
-    "stack": Verb(),
-    "source": Verb({"file": Argument(text)}),
-    "tensors": Verb(
-        {
-            "kind": Argument(maybe(text), None),
-            "match": Argument(maybe(pattern), None),
-            "most": Argument(count, 500),
-        }
+    "set_learning_rate": steering(
+        list[LearningRateJson],
+        optimizer=Argument(count, "N"),
+        group=Argument(maybe(count), "N or null (all)", None),
+        value=Argument(number),
     ),
-    "tensor": Verb({"name": _NAME, "slice": _SLICE, "previous": Argument(switch, False), "cells": _CELLS}),
-    "evaluate": Verb({"text": Argument(text), "cells": _CELLS}),
-    "batch": Verb(),
+    "snapshot": Verb({}, dict[str, Any], '`{"path"}` of the capsule', is_loose=True, steers=True),
+    "detach": Verb(
+        {}, StateJson, "the run continues; breakpoints and watchpoints are off until a client attaches",
+        steers=True, is_for_all=True,
+    ),
+    "modules": looking(list[ModuleJson]),
+    "stack": looking(list[FrameJson], "innermost first"),
+    "source": looking(SourceJson, file=Argument(text, "one that `stack` or `modules` has returned")),
+    "tensors": looking(
+        list[TensorJson],
+        kind=Argument(maybe(text), "a kind of tensors, or null", None),
+        match=Argument(maybe(pattern), "RE or null", None),
+        most=Argument(count, "", 500),
+    ),
+    "tensor": looking(
+        dict[str, Any], "below",
+        name=_NAME,
+        slice=_SLICE,
+        previous=Argument(switch, "also return the step before, and the difference", False),
+        cells=_CELLS,
+    ),
+    "evaluate": looking(dict[str, Any], "as `tensor`", text=Argument(text), cells=_CELLS),
+    "batch": looking(list[BatchTensorJson]),
     "bytes": Verb(
         {
             "name": _NAME,
             "slice": _SLICE,
-            "offset": Argument(count, 0),
-            "most": Argument(count, 1 << 20),
-        }
+            "offset": Argument(count, "", 0),
+            "most": Argument(count, "", 1 << 20),
+        },
+        PieceJson,
+        "with an attachment: a piece of the `.npy` file",
     ),
-}
+}  # fmt: skip
 
 
 def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments of the verb with their defaults; raise ArgumentError, also for an unknown verb."""
+    """Return all arguments of the verb with their defaults; raise ArgumentError, also for an unknown verb.
+
+    TensorBoard does this once with what a client sends, and the training process once with what comes off
+    the channel: neither believes the other.
+    """
     verb = VERBS.get(name)
     if verb is None:
         raise ArgumentError(f"There is no verb {name[:40]!r}.")
@@ -200,7 +182,7 @@ def checked(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for key, argument in verb.arguments.items():
         value = arguments.get(key, argument.default)
-        if value is _NEEDED:
+        if value is NEEDED:
             raise ArgumentError(f"{name} needs {key}.")
         found[key] = argument.check(key, value) if key in arguments else value
     return found

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from tb_netdebug.debugger.place import BACKWARD, BEFORE, END, FORWARD, OPTIMIZER, Place
+from tb_netdebug.debugger.place import BACKWARD, BEFORE, END, FORWARD, Place
+from tb_netdebug.debugger.protocol.statements import BreakpointJson
 from tb_netdebug.debugger.tensors.name_pattern import NamePattern
 from tb_netdebug.debugger.workbench import WorkbenchError
 
 MOST_BREAKPOINTS = 100
-PHASES = (FORWARD, BACKWARD, OPTIMIZER, END)
 OF_LAYERS = (FORWARD, BACKWARD)
 MOST_REMEMBERED = 100_000
 
@@ -33,10 +32,10 @@ class Breakpoint:
             return module is None
         return module is not None and self.layer.finds(module)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> BreakpointJson:
         return {
             "id": self.id,
-            "layer": self.layer and self.layer.text,
+            "layer": None if self.layer is None else self.layer.text,
             "phase": self.phase,
             "step": self.step,
             "is_on": self.is_on,
@@ -64,8 +63,6 @@ class Breakpoints:
     ) -> Breakpoint:
         """Add a breakpoint, or replace the one with this number; raise WorkbenchError."""
         before = self._known(id) if id is not None else None
-        if phase not in PHASES:
-            raise WorkbenchError(f"A run cannot stop at {phase[:40]!r}. It can stop at {', '.join(PHASES)}.")
         if layer is not None and phase not in OF_LAYERS:
             raise WorkbenchError(f"{phase!r} is about the whole batch: leave out the layer.")
         if before is None and len(self._all) >= MOST_BREAKPOINTS:
@@ -81,7 +78,7 @@ class Breakpoints:
         del self._all[self._known(id).id]
         self._at.clear()
 
-    def as_list(self) -> list[dict[str, Any]]:
+    def as_list(self) -> list[BreakpointJson]:
         return [each.as_dict() for each in list(self._all.values())]
 
     def hit(self, place: Place, step: int) -> Breakpoint | None:

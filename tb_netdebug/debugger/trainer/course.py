@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tb_netdebug.debugger.place import BACKWARD, BEFORE, END, FORWARD, OPTIMIZER, Place
+from tb_netdebug.debugger.protocol.statements import ReasonJson
 from tb_netdebug.debugger.tensors.name_pattern import NamePattern
 
 # A finding may have a long text.
@@ -20,7 +20,7 @@ class Reason:
     text: str
     id: int | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> ReasonJson:
         return {"kind": self.kind, "text": self.text[:MOST_LETTERS], "id": self.id}
 
 
@@ -28,7 +28,7 @@ class Reason:
 class RunTarget:
     """Where to stop next.
 
-    `by` is "now", one of `verbs.STEPS`, "step" (a batch by its number) or "layer-named".
+    `by` is "now", one of `choices.STEPS`, "step" (a batch by its number) or "layer-named".
     """
 
     by: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 from tb_netdebug.debugger.place import Place
+from tb_netdebug.debugger.protocol.statements import HitJson, place_json
 
 MOST_HITS = 1000
 
@@ -28,12 +28,20 @@ class Hit:
     advice: str
     number: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        names = (
-            "number", "step", "watchpoint", "tensor", "kind", "statistic", "comparison", "threshold",
-            "actual", "advice",
-        )  # fmt: skip
-        return {**{name: getattr(self, name) for name in names}, "place": self.place.as_dict()}
+    def as_dict(self) -> HitJson:
+        return {
+            "number": self.number,
+            "step": self.step,
+            "watchpoint": self.watchpoint,
+            "tensor": self.tensor,
+            "kind": self.kind,
+            "statistic": self.statistic,
+            "comparison": self.comparison,
+            "threshold": self.threshold,
+            "actual": self.actual,
+            "advice": self.advice,
+            "place": place_json(self.place),
+        }
 
     @property
     def sentence(self) -> str:
@@ -66,7 +74,7 @@ class HitList:
         """Remove all hits; numbers continue from where they are."""
         self._hits.clear()
 
-    def since(self, number: int, most: int) -> list[dict[str, Any]]:
+    def since(self, number: int, most: int) -> list[HitJson]:
         """Return the first `most` hits after this number."""
         first = self.count - len(self._hits)
         return [hit.as_dict() for hit in islice(self._hits, max(number - first, 0), None)][: max(most, 0)]

@@ -13,19 +13,23 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from tb_netdebug.debugger.place import CODE, END, START, Place
+from tb_netdebug.debugger.protocol.arguments import ArgumentError
 from tb_netdebug.debugger.protocol.messages import PROTOCOL, FrameError, decoded
-from tb_netdebug.debugger.protocol.verbs import VERBS, ArgumentError, checked
+from tb_netdebug.debugger.protocol.statements import LearningRateJson, StateJson, place_json
+from tb_netdebug.debugger.protocol.verbs import VERBS, checked
 from tb_netdebug.debugger.trainer.breakpoints import Breakpoints
 from tb_netdebug.debugger.trainer.course import Reason, RunTarget
+from tb_netdebug.debugger.trainer.demand import needs_of
+from tb_netdebug.debugger.trainer.inbox import Inbox
 from tb_netdebug.debugger.trainer.inspection import Inspection
 from tb_netdebug.debugger.trainer.lease import LEASE_SECS, Lease
+from tb_netdebug.debugger.trainer.pace import Pace
 from tb_netdebug.debugger.trainer.pause import CurrentPause
 from tb_netdebug.debugger.trainer.sender import MessageSender
 from tb_netdebug.debugger.trainer.stack import line_of
@@ -33,15 +37,11 @@ from tb_netdebug.debugger.trainer.steering import Steering
 from tb_netdebug.debugger.trainer.watchpoints import Watchpoints
 from tb_netdebug.debugger.workbench import NOTHING, Needs, Workbench, WorkbenchError
 
-MOST_CALLS = 1000
 # While it runs, its state is sent at this interval; a step that was asked for is reported at once.
 TELL_SECS = 0.2
 LOOK_SECS = 1.0
 # For calls at one place; after that, the lease is checked, and a run that is not paused goes on.
 MOST_WORK_SECS = 0.5
-# In batches that take longer, a run can also be paused at their phases while it runs.
-LONG_SECS = 0.04
-LONGEST_LEASE_SECS = 120.0
 CLOSE_SECS = 10.0
 # The hub accepts lists of a thousand.
 MOST_RATES, MOST_OBSTACLES = 500, 100
@@ -82,24 +82,20 @@ class Session:
         self._clock = clock
         self._pid = os.getpid()
         self._bench: Workbench | None = None
-        self._inbox: deque[Mapping[str, Any]] = deque()
-        self._news = threading.Condition()
+        self._inbox = Inbox()
         self._visiting = threading.Lock()
         self._visitor: int | None = None
         self._stay: CurrentPause | None = None  # while it is paused
         self._went_on: str | None = None  # why it went on by itself
         self._is_released = False
-        self._is_detached = False
         self._was_attached = self._was_told_attached = False
         self._is_over = False
         self._number = 0
         self._loss: float | None = None
-        self._rates: list[dict[str, Any]] = []
+        self._rates: list[LearningRateJson] = []
         self._version = 0
         self._told_at = -1.0
-        self._is_slow = False
-        self._ended_at = self._clock()
-        self._last_secs = 0.0
+        self._pace = Pace(clock())
         self._needs = self._watch_needs = NOTHING
         self._is_unsettled = True
         self._inspection = Inspection(self)
@@ -174,7 +170,7 @@ class Session:
         sentence = "The run is over."
         self._sender.refuse(sentence)
         while self._inbox:
-            self._sender.fail(self._inbox.popleft()["id"], "gone", sentence)
+            self._sender.fail(self._inbox.take()["id"], "gone", sentence)
         self._sender.tell("bye")
         if self._bench is not None:
             self._bench.close()
@@ -195,37 +191,26 @@ class Session:
         except FrameError:
             return
         if frame.type == "lease":
-            self._take_lease(frame.head)
+            self.lease.take(frame.head)
         elif frame.type == "call" and isinstance(frame.head.get("id"), int):
-            if len(self._inbox) < MOST_CALLS and not self._is_over:
-                self._inbox.append(frame.head)
-                self._is_detached = False
+            if not self._is_over and self._inbox.put(frame.head):
+                self.lease.is_refused = False
             else:
                 self._sender.fail(
                     frame.head["id"], "busy", "The run is busy answering other requests. Try again."
                 )
         self._rouse()
 
-    def _take_lease(self, head: Mapping[str, Any]) -> None:
-        secs = head.get("secs")
-        if not head.get("clients") or isinstance(secs, bool) or not isinstance(secs, int | float):
-            self._is_detached = False
-            self.lease.end()
-        # After `detach`, leases that are still on their way do not attach again; a call does.
-        elif not self._is_detached:
-            self.lease.renew(float(min(max(secs, 1.0), LONGEST_LEASE_SECS)))
-
     def _rouse(self) -> None:
         if not self._is_over:
             self.is_alert = True
-        with self._news:
-            self._news.notify_all()
+        self._inbox.rouse()
 
     # ---- a visit -----------------------------------------------------------------------------------------
 
     @property
     def is_attached(self) -> bool:
-        return self.lease.holds and not self._is_detached
+        return self.lease.is_attended
 
     @property
     def is_paused(self) -> bool:
@@ -322,9 +307,7 @@ class Session:
                 self.note = self._went_on = why
                 self._notice(why)
                 return
-            with self._news:
-                if not self._inbox:
-                    self._news.wait(LOOK_SECS)  # `_rouse` wakes it; a lease runs out silently
+            self._inbox.wait(LOOK_SECS)  # `_rouse` wakes it; a lease runs out silently
 
     # ---- calls -------------------------------------------------------------------------------------------
 
@@ -333,7 +316,7 @@ class Session:
         until = self._clock() + MOST_WORK_SECS
         for _ in range(len(self._inbox)):
             self._is_unsettled = True
-            self._serve(self._inbox.popleft())
+            self._serve(self._inbox.take())
             if self._clock() > until:
                 return
 
@@ -362,7 +345,7 @@ class Session:
         self._is_unsettled = True
 
     def detach(self) -> None:
-        self._is_detached = True
+        self.lease.is_refused = True
         self.release(None)
 
     def adjust(self) -> None:
@@ -377,27 +360,19 @@ class Session:
             self.bench.need(needs)
 
     def _wanted(self) -> Needs:
-        course, points, watches = self.course, self.breakpoints, self.watchpoints.needs
-        is_watched_closely = self.is_paused or course is not None
-        is_marked = not (points.is_empty and self.watchpoints.is_empty)
-        return Needs(
-            phases=is_watched_closely or is_marked or self._is_slow,
-            layers=points.wants_layers or watches.layers or (course is not None and course.wants_layers),
-            backward=points.wants_backward
-            or watches.backward
-            or (course is not None and (course.wants_backward or course.wants_layers)),
-            ops=course is not None and course.wants_ops,
-            keep=watches.keep or is_watched_closely,
-            previous=watches.previous | self._inspection.followed,
-        )
+        return needs_of(
+            self.course, self.breakpoints, self.watchpoints,
+            is_paused=self.is_paused, is_slow=self._pace.is_slow, followed=self._inspection.followed,
+        )  # fmt: skip
 
-    def refresh_rates(self) -> list[dict[str, Any]]:
+    def refresh_rates(self) -> list[LearningRateJson]:
         self._look_at_rates()
         self.tell_state()
         return self._rates
 
     def _look_at_rates(self) -> None:
-        self._rates = self.bench.learning_rates()[:MOST_RATES]
+        rates = self.bench.learning_rates()[:MOST_RATES]
+        self._rates = cast("list[LearningRateJson]", rates)
 
     def _let_go(self) -> None:
         """Drop all needs, so that the session costs nothing again: no client attends."""
@@ -409,14 +384,14 @@ class Session:
 
     # ---- the state ---------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> StateJson:
         place, stay = self.place, None if self._is_released else self._stay
         return {
             "version": self._version,
             "status": "over" if self._is_over else "running" if stay is None else "paused",
             "is_attached": self.is_attached,
             "step": self.step_of(),
-            "place": None if place is None else place.as_dict(),
+            "place": None if place is None else place_json(place),
             "reason": None if stay is None else stay.reason.as_dict(),
             "paused_at": None if stay is None else stay.paused_at,
             "lease_secs": self.lease.secs or LEASE_SECS,
@@ -441,23 +416,11 @@ class Session:
         is_attached = self.is_attached
         if not is_attached:
             self.course = None  # the target of a client that has left
-        self._is_unsettled |= is_attached != self._was_attached or self._notice_pace()
+        self._is_unsettled |= is_attached != self._was_attached or self._pace.end_batch(self._clock())
         is_due = is_attached and self._clock() - self._told_at >= TELL_SECS
         if is_due or is_attached != self._was_told_attached:
             self._loss = self.bench.scalars().get("loss", self._loss)
             self.tell_state()
-
-    def _notice_pace(self) -> bool:
-        """Return whether batches have become long, or short.
-
-        In short batches a pause can wait for the end of the batch, and hooks at its phases would cost more
-        than everything else.
-        """
-        now, was_slow = self._clock(), self._is_slow
-        secs, self._ended_at = now - self._ended_at, now
-        self._is_slow = min(secs, self._last_secs) > LONG_SECS  # one long batch alone does not count
-        self._last_secs = secs
-        return self._is_slow != was_slow
 
     def _say_fault(self, doing: str, error: Exception) -> None:
         self._notice(f"the debugger failed while {doing}: {type(error).__name__}: {error}.")

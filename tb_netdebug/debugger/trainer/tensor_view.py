@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tb_netdebug.core.stats.packed import Summary
 from tb_netdebug.core.stats.sketch import histogram, merged
-from tb_netdebug.debugger.protocol.verbs import MOST_CELLS
+from tb_netdebug.debugger.protocol.arguments import MOST_CELLS
 from tb_netdebug.debugger.tensors.array_readable import summary_of
 from tb_netdebug.debugger.tensors.slices import as_text, length_of, parsed, pieces
 from tb_netdebug.debugger.workbench import Index, Readable

@@ -12,7 +12,7 @@ from werkzeug.wrappers import Request, Response
 
 from tb_netdebug.core.eventlog.reader.errors import ReaderError
 from tb_netdebug.debugger.hub.calls import CallError
-from tb_netdebug.debugger.protocol.verbs import ArgumentError
+from tb_netdebug.debugger.protocol.arguments import ArgumentError
 from tb_netdebug.viewer.plugin import control, debugging, routes
 from tb_netdebug.viewer.plugin.answers import FAILED
 from tb_netdebug.viewer.plugin.flags import ServerFlags, flags_of
