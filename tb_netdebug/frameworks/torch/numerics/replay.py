@@ -21,6 +21,7 @@ from tb_netdebug.frameworks.torch.numerics.capsule_file import CapsuleError, loa
 from tb_netdebug.frameworks.torch.numerics.capsule_weights import put_weights
 from tb_netdebug.frameworks.torch.numerics.flags import flags_of
 from tb_netdebug.frameworks.torch.numerics.graph_nodes import mark_output
+from tb_netdebug.frameworks.torch.numerics.late_buffers import is_bad_buffer, make_finite
 from tb_netdebug.frameworks.torch.numerics.loss_origin import culprit_of
 from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
 from tb_netdebug.frameworks.torch.numerics.origin_report import Origin, Place, names_of
@@ -81,9 +82,31 @@ def replay(
     models = {
         name: inner(each) for name, each in (model if isinstance(model, Mapping) else {"": model}).items()
     }
+    done = run_calls(content, models, backward=backward, loss=loss)
+    blamed = done.origin
+    if is_bad_buffer(blamed, models):
+        again = run_calls(content, models, backward=backward, loss=loss, finite=True)
+        if again.origin is not None and is_bad_buffer(blamed, models):
+            done = again
+    if loss is not None and not done.has_used_loss:
+        done.notes.append(f"the given loss was not called: {why_no_loss(done, backward=backward)}")
+    return done
+
+
+def run_calls(
+    content: dict[str, Any],
+    models: Mapping[str, nn.Module],
+    *,
+    backward: bool,
+    loss: Callable[[Any], torch.Tensor] | None,
+    finite: bool = False,
+) -> Replay:
+    """Restore the models, with `finite` buffers on request, and run the calls up to the first origin."""
     done = Replay()
     for name, each in models.items():
         restore(content, name, each, done)
+    if finite:
+        make_finite(models)
     if not content["calls"]:
         raise CapsuleError(
             "the capsule holds no batch: " + ("; ".join(content["left_out"]) or "none was seen")
@@ -92,8 +115,6 @@ def replay(
         run_call(number, call, models, done, backward=backward, loss=loss)
         if not done.is_finite:
             break
-    if loss is not None and not done.has_used_loss:
-        done.notes.append(f"the given loss was not called: {why_no_loss(done, backward=backward)}")
     return done
 
 

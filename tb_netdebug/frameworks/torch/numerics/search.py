@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from tb_netdebug.frameworks.torch.calls import ModelCall
 from tb_netdebug.frameworks.torch.numerics.flags import NonFiniteFlags, flags_of
+from tb_netdebug.frameworks.torch.numerics.late_buffers import is_bad_buffer, make_finite
 from tb_netdebug.frameworks.torch.numerics.origin import OriginTracer
 from tb_netdebug.frameworks.torch.numerics.origin_report import Origin
 
@@ -48,7 +49,19 @@ class Searched:
 
 
 def search(calls: Sequence[ModelCall], models: Mapping[str, nn.Module]) -> Searched:
-    """Return the first origin, in the order of the calls."""
+    """Return the first origin. A buffer is one only if these calls do not make it non-finite themselves."""
+    found = first_found(calls, models)
+    known = {name: inner(each) for name, each in models.items()}
+    if not is_bad_buffer(found.origin, known):
+        return found
+    make_finite(known)
+    again = first_found(calls, models)
+    is_real = again.origin is not None and not again.origin.masked_only
+    return again if is_real and is_bad_buffer(found.origin, known) else found
+
+
+def first_found(calls: Sequence[ModelCall], models: Mapping[str, nn.Module]) -> Searched:
+    """Repeat the calls, in their order, and return the first origin."""
     if not calls:
         return Searched(why_not=NO_CALL, is_open=True)
     found = Searched(repeats=True)
