@@ -48,7 +48,15 @@ def read_checks(path: Path) -> dict[str, Any]:
 
 
 def checks_of(given: Mapping[str, Any] | None, folder: Path) -> dict[str, Any]:
-    """Merge the given settings over those of the file in this folder, if there is one."""
+    """Merge the given settings over those of the file in this folder, if there is one.
+
+    Raise TypeError for what is no mapping.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(
+            f'checks={given!r} must be a dictionary such as {{"dead-units": False}} or {{"dead-units": '
+            '{"share": 0.8}}, or None'
+        )
     path = folder / FILE
     return joined(read_checks(path) if path.is_file() else {}, given or {})
 

@@ -106,6 +106,7 @@ class Monitor:
         self._adapter = make_adapter(self._collector, self._guard, settings)
         self._join_others(rank)
         self._link = self._link_of(rank)
+        _made.add(self)
         self._start()
 
     # ---- called by users ---------------------------------------------------------------------------------
@@ -455,3 +456,11 @@ def close_at_exit(monitor: Monitor) -> None:
             exit_status.fail()
 
     atexit.register(close)
+
+
+_made: weakref.WeakSet[Monitor] = weakref.WeakSet()
+
+
+def open_monitors() -> list[Monitor]:
+    """Return all monitors that are recording in this process."""
+    return [each for each in list(_made) if each._is_open()]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tb_netdebug as nd
 from tb_netdebug.core.records.step import Kind
@@ -140,6 +141,35 @@ def test_trainings_that_take_turns_keep_their_losses_apart(logdir: Path) -> None
         ]
     for place, training in enumerate(watched.trainings):
         assert [both[place] for both in losses] == pytest.approx(Recorded(training.run_dir).series("loss"))
+
+
+class Checkpointed(nn.Module):
+    """Recomputes its middle in the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        inner = checkpoint(self.middle, self.first(inputs), use_reentrant=True)
+        return self.last(checkpoint(self.middle, inner, use_reentrant=True))
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_backward_passes_inside_another_are_no_losses(passes: int, logdir: Path) -> None:
+    """A reentrant checkpoint calls backward with a layer's output; accumulated losses are added up."""
+    model = Checkpointed()
+    losses = []
+    with zero_code(logdir):
+        optimizer = sgd(model)
+        for _ in range(4):
+            optimizer.zero_grad()
+            parts = [model(torch.randn(6, 4)).square().mean() for _ in range(passes)]
+            for part in parts:
+                part.backward()
+            optimizer.step()
+            losses.append(sum(float(part.item()) for part in parts))
+    assert pytest.approx(losses) == Recorded(logdir / "run").series("loss")
 
 
 def test_an_optimizer_that_was_there_before_is_found_when_it_steps(logdir: Path) -> None:

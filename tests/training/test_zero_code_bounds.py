@@ -13,7 +13,9 @@ import pytest
 import torch
 from torch import nn
 
+import tb_netdebug as nd
 from tb_netdebug.core.records.step import Kind
+from tb_netdebug.integrations.torch_scripts.owners import all_modules
 from tb_netdebug.recording.settings import Settings
 from tb_netdebug.training.zero_code.driver import ZeroCode
 from tb_netdebug.training.zero_code.run_summary import closing_words
@@ -47,6 +49,58 @@ def test_many_short_trainings_do_not_eat_up_the_time(logdir: Path, monkeypatch: 
     assert 2 == len(watched.trainings)
     assert 3 == watched.passed_over
     assert "3 more runs were not recorded" in closing_words(watched)
+
+
+def test_no_models_are_searched_for_when_no_more_runs_are_recorded(
+    logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search goes over all objects of the program: with many models it would cost more than they do."""
+    searches = 0
+
+    def counted() -> list[nn.Module]:
+        nonlocal searches
+        searches += 1
+        return all_modules()
+
+    monkeypatch.setattr("tb_netdebug.integrations.torch_scripts.owners.all_modules", counted)
+    with zero_code(logdir) as watched:
+        for _ in range(20):
+            model = nn.Linear(4, 1)
+            step(model, sgd(model))
+    assert len(watched.trainings) == searches
+    assert 8 <= searches <= 9
+    assert 20 == searches + watched.passed_over
+
+
+def test_copies_of_a_network_are_counted_when_no_more_runs_are_recorded(
+    logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would have been a run; two networks that train together would have been one."""
+    monkeypatch.setattr("tb_netdebug.training.zero_code.driver.MOST_RUNS", 0)
+    with zero_code(logdir) as watched:
+        models = [nn.Linear(4, 1) for _ in range(3)]
+        for model, optimizer in [(each, sgd(each)) for each in models]:
+            step(model, optimizer)
+        assert 3 == watched.passed_over
+        first, second = nn.Linear(4, 2), nn.Linear(2, 1)
+        optimizers = sgd(first), sgd(second)
+        second(first(torch.randn(6, 4))).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert 4 == watched.passed_over
+
+
+def test_a_watch_of_the_script_is_noticed_when_no_more_runs_are_recorded(
+    logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script's own call takes precedence at any time."""
+    monkeypatch.setattr("tb_netdebug.training.zero_code.driver.MOST_RUNS", 0)
+    with zero_code(logdir) as watched:
+        model = nn.Linear(4, 1)
+        optimizer = sgd(model)
+        with nd.watch(model, optimizer, logdir=logdir, run="own", on_finding="ignore") as monitor:
+            monitor.step(step(model, optimizer))
+    assert watched.stands_aside
 
 
 def test_the_inner_loops_of_a_meta_learner_are_not_all_recorded(logdir: Path) -> None:

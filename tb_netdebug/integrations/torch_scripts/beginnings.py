@@ -20,8 +20,9 @@ from tb_netdebug.integrations.torch_scripts.inputs import Inputs
 from tb_netdebug.integrations.torch_scripts.names import Place, user_place
 from tb_netdebug.integrations.torch_scripts.owners import (
     Owners,
-    all_of,
+    all_modules,
     are_alike,
+    are_of_one_shape,
     find_owners,
     loose_model,
     parameter_ids,
@@ -134,10 +135,13 @@ class Beginnings:
         optimized.
         """
         with self._lock:
-            owners = find_owners([Updated(tensors)], monitor_class=monitor_class())
-            if any(monitor._is_open() and not self._is_ours(monitor) for monitor in owners.monitors):
-                self._zero.stand_aside()
+            if self._stands_aside():
                 return None
+            # Other tensors may be inputs of a network, and then there is nothing to count.
+            if any(isinstance(each, nn.Parameter) for each in tensors) and not self._zero.may_open():
+                self._zero.passed_over += 1
+                return None
+            owners = find_owners([Updated(tensors)])
             models = owners.all_models()
             if not models and owners.loose and not has_models():
                 models = [loose_model(owners.loose)]
@@ -226,10 +230,13 @@ class Beginnings:
     def _begin_with(
         self, optimizers: list[Optimizer], places: dict[int, Place | None], called: nn.Module | None
     ) -> bool:
-        owners = find_owners(optimizers, called=called, monitor_class=monitor_class())
-        if any(monitor._is_open() and not self._is_ours(monitor) for monitor in owners.monitors):
-            self._zero.stand_aside()
+        if self._stands_aside():
             return False
+        # Before the search for the models, which is most of what a short run costs.
+        if not self._zero.may_open():
+            self._pass_over(optimizers, places, called)
+            return False
+        owners = find_owners(optimizers, called=called)
         if are_alike(optimizers, owners.models):
             optimizers, owners = self._only_one(optimizers, owners, places, called)
         # An optimizer that steps although none of its models was called may hold the parameters of a copy.
@@ -251,13 +258,37 @@ class Beginnings:
         called: nn.Module | None,
     ) -> tuple[list[Optimizer], Owners]:
         """Return the one of several alike runs that begins; the others go on waiting."""
+        chosen = self._chosen(optimizers, [model is called for (model,) in owners.models], places)
+        return [optimizers[chosen]], Owners([owners.models[chosen]])
+
+    def _chosen(
+        self, optimizers: Sequence[Optimizer], own: Sequence[bool], places: dict[int, Place | None]
+    ) -> int:
+        """Choose one of several alike runs, and let the others wait; `own` says whose model is called."""
         due = [id(each) in self._overdue for each in optimizers]
-        own = [model is called for (model,) in owners.models]
         chosen = due.index(True) if True in due else own.index(True) if True in own else 0
         for place, optimizer in enumerate(optimizers):
             if place != chosen:
                 self._waiting[id(optimizer)] = (weakref.ref(optimizer), places.get(id(optimizer)))
-        return [optimizers[chosen]], Owners([owners.models[chosen]], [], owners.monitors)
+        return chosen
+
+    def _pass_over(
+        self, optimizers: list[Optimizer], places: dict[int, Place | None], called: nn.Module | None
+    ) -> None:
+        """Count a run that is not recorded, and know its optimizers from now on.
+
+        Optimizers that share no tensor but update the same shapes are taken for those of separate runs, as in
+        `are_alike`.
+        """
+        ids = [{id(tensor) for tensor in tensors_of(each)} for each in optimizers]
+        are_apart = len(set().union(*ids)) == sum(map(len, ids))
+        if are_apart and are_of_one_shape(optimizers):
+            of_called = parameter_ids(called) if called is not None else set()
+            own = [not each.isdisjoint(of_called) for each in ids]
+            optimizers = [optimizers[self._chosen(optimizers, own, places)]]
+        self._zero.passed_over += 1
+        for optimizer in optimizers:
+            self._follow(optimizer, None)
 
     def _trained_strangers(self, owners: Owners) -> list[nn.Module]:
         """Return called models with gradients that no optimizer has: it has another copy of them."""
@@ -278,8 +309,14 @@ class Beginnings:
         self._gone.append((followed, number))
         self._closing.rouse()
 
-    def _is_ours(self, monitor: object) -> bool:
-        return any(training.owns(monitor) for training in self._zero.trainings)
+    def _stands_aside(self) -> bool:
+        """Stop watching if the program has an open monitor of its own; return whether it has."""
+        module = sys.modules.get("tb_netdebug.training.monitor")
+        monitors = () if module is None else module.open_monitors()
+        if all(any(training.owns(each) for training in self._zero.trainings) for each in monitors):
+            return False
+        self._zero.stand_aside()
+        return True
 
 
 class Updated:
@@ -291,8 +328,8 @@ class Updated:
 
 def has_models() -> bool:
     """Return whether the program has networks; then tensors that belong to none are their inputs."""
-    modules, _ = all_of(nn.Module, None)
-    return any(any(tensor is not None for tensor in module._parameters.values()) for module in modules)
+    parameters = (tensor for module in all_modules() for tensor in module._parameters.values())
+    return any(tensor is not None for tensor in parameters)
 
 
 def has_gradients(model: nn.Module | None) -> bool:
@@ -303,9 +340,3 @@ def holds_bad_gradients(optimizer: Optimizer) -> bool:
     """Return whether any of its gradients is non-finite."""
     gradients = (each.grad for each in tensors_of(optimizer))
     return any(each is not None and flags_of(each).any for each in gradients)
-
-
-def monitor_class() -> type | None:
-    """Return the class Monitor, or None: while its module is not imported, there is no monitor to find."""
-    module = sys.modules.get("tb_netdebug.training.monitor")
-    return getattr(module, "Monitor", None)

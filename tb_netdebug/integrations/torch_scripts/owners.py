@@ -23,32 +23,28 @@ class Owners:
 
     models: list[list[nn.Module]] = field(default_factory=list)
     loose: list[Any] = field(default_factory=list)
-    monitors: list[Any] = field(default_factory=list)
 
     def all_models(self) -> list[nn.Module]:
         """Return the models of all optimizers, each once."""
         return list({id(model): model for models in self.models for model in models}.values())
 
 
-def find_owners(
-    optimizers: Sequence[Any], *, called: nn.Module | None = None, monitor_class: type | None = None
-) -> Owners:
-    """Search all objects once, which takes some 50 ms; `monitors` are the objects of `monitor_class`.
+def find_owners(optimizers: Sequence[Any], *, called: nn.Module | None = None) -> Owners:
+    """Search all objects once, which takes some 50 ms, and more in a program with many objects.
 
     A model inside another counts as part of it, unless it is the one that is `called` and has everything that
     the optimizers update: then the outer one is no model but holds one, as a LightningModule does.
     """
     wanted = {id(tensor) for optimizer in optimizers for tensor in tensors_of(optimizer)}
-    modules, monitors = all_of(nn.Module, monitor_class)
     owner_of: dict[int, nn.Module] = {}
     parents: dict[int, list[nn.Module]] = {}
-    for module in modules:
+    for module in all_modules():
         for tensor in dict(module._parameters).values():
             if id(tensor) in wanted:
                 owner_of.setdefault(id(tensor), module)
         for child in dict(module._modules).values():
             parents.setdefault(id(child), []).append(module)
-    found = Owners(monitors=monitors)
+    found = Owners()
     whole = called if called is not None and wanted <= parameter_ids(called) else None
     for optimizer in optimizers:
         tensors = tensors_of(optimizer)
@@ -59,24 +55,22 @@ def find_owners(
     return found
 
 
-def all_of(module_class: type, other_class: type | None) -> tuple[list[Any], list[Any]]:
-    """Return all modules and all objects of the other class.
+def all_modules() -> list[nn.Module]:
+    """Return all modules of the program.
 
     Classes are examined, not objects: a lazy proxy would load what it stands for.
     """
-    modules, others = [], []
+    modules = []
     kinds: dict[type, bool] = {}
     for each in gc.get_objects():
         kind = type(each)
         is_module = kinds.get(kind)
         if is_module is None:
-            is_module = kinds[kind] = issubclass(kind, module_class)
+            is_module = kinds[kind] = issubclass(kind, nn.Module)
         # A module whose constructor has not run yet has neither.
         if is_module and "_modules" in vars(each) and "_parameters" in vars(each):
             modules.append(each)
-        elif kind is other_class:
-            others.append(each)
-    return modules, others
+    return modules
 
 
 def roots(module: nn.Module, parents: dict[int, list[nn.Module]]) -> Iterator[nn.Module]:
@@ -119,11 +113,12 @@ def are_alike(optimizers: Sequence[Optimizer], models: Sequence[Sequence[nn.Modu
         return False
     if len({id(model) for (model,) in models}) < len(models):
         return False
-    kinds = {
-        (type(model), tuple(tuple(tensor.shape) for tensor in tensors_of(optimizer)))
-        for optimizer, (model,) in zip(optimizers, models, strict=True)
-    }
-    return len(kinds) == 1
+    return len({type(model) for (model,) in models}) == 1 and are_of_one_shape(optimizers)
+
+
+def are_of_one_shape(optimizers: Sequence[Optimizer]) -> bool:
+    """Return whether all optimizers update tensors of the same shapes, in the same order."""
+    return len({tuple(tuple(tensor.shape) for tensor in tensors_of(each)) for each in optimizers}) == 1
 
 
 def loose_model(tensors: Sequence[Any]) -> nn.Module:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 is_compiling = torch.compiler.is_compiling
 is_grad_enabled = torch.is_grad_enabled
+current_backward = torch._C._current_graph_task_id
 SCALER = torch.amp.GradScaler
 # After this many left-out batches in a row a step ends: otherwise nothing of them would be recorded.
 MOST_LEFT_OUT = 16
@@ -139,8 +140,10 @@ class TorchDiscovery:
 
     def _backward(self, roots: Any) -> None:
         self._by_hand.before(roots)
-        self._look_whether_left_out()
-        self._objectives.add(roots)
+        # A checkpoint differentiates its part of the network inside the pass of the loss: no loss of its own.
+        if current_backward() == -1:
+            self._look_whether_left_out()
+            self._objectives.add(roots)
         self._began(self._beginnings.differentiated())
 
     def _differentiated(self, _: Any) -> None:

@@ -191,7 +191,7 @@ class ZeroCode:
             return self._open(make_adapter)
 
     def _open(self, make_adapter: Any) -> Training | None:
-        if self.is_off or not self._may_open():
+        if self.is_off or not self.may_open():
             self.passed_over += 1
             return None
         began = now()
@@ -211,6 +211,12 @@ class ZeroCode:
         if self._descent is not None:
             self._announce(training)
         return training
+
+    def may_open(self) -> bool:
+        """Return whether one more run is recorded: it must not cost too much, nor be one of too many."""
+        allowed = GRACE_SECS + self._settings.overhead * (now() - self._began)
+        short = sum(not training.is_open and training.steps < SHORT_STEPS for training in self.trainings)
+        return self._opening_secs <= allowed and len(self.trainings) < MOST_RUNS and short < MOST_SHORT
 
     def attempt(self, doing: str, action: Callable[[], object]) -> None:
         try:
@@ -245,11 +251,6 @@ class ZeroCode:
             self.discoveries.append(importlib.import_module(module).discover(self))
         except Exception as error:
             self.fault(f"setting itself up for {framework}", error)
-
-    def _may_open(self) -> bool:
-        allowed = GRACE_SECS + self._settings.overhead * (now() - self._began)
-        short = sum(not training.is_open and training.steps < SHORT_STEPS for training in self.trainings)
-        return self._opening_secs <= allowed and len(self.trainings) < MOST_RUNS and short < MOST_SHORT
 
     def _close_the_idlest(self) -> None:
         running = [training for training in self.trainings if training.is_open]
