@@ -102,5 +102,5 @@ def both(logdir: Path, build: Callable[[], Any], train: Fit, **options: Any) -> 
         history = run.history if is_watched else train(model, [])
         results.append((history.history["loss"], [each.copy() for each in model.get_weights()]))
     (loss, weights), (other_loss, other_weights) = results
-    same = all(np.array_equal(one, other) for one, other in zip(weights, other_weights, strict=True))
-    return run, same and loss == other_loss
+    pairs = zip([loss, *weights], [other_loss, *other_weights], strict=True)
+    return run, all(np.array_equal(*pair, equal_nan=True) for pair in pairs)

@@ -309,7 +309,7 @@ class StepTap:
         self.rates.append(tf.convert_to_tensor(rate))
 
 
-FUSED = "TensorFlow computes it in one operation with what follows, and reading it would change the rounding"
+FUSED = "TensorFlow computes it in one operation with what follows, and reading it would change the numbers"
 
 
 def graph_now() -> Any:

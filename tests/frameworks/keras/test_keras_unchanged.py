@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -136,6 +137,56 @@ def test_numbers_are_the_same_to_the_last_bit(name: str, tmp_path: Path) -> None
     assert set(run.scalar("batch_size").values()) <= {32.0, 16.0}
     assert run.names("WEIGHT") >= run.names("UPDATE") >= run.names("GRADIENT") != set()
     assert run.names("ACTIVATION")
+
+
+def in_front(inputs: Any, kind: str) -> Any:
+    """Return what a layer "before" makes of the inputs, which a ReLU is to read."""
+    pictures = L.Reshape((4, 4, 1))(inputs)
+    parts: dict[str, Callable[[], Any]] = {
+        "dense": lambda: L.Dense(16, name="before")(inputs),
+        "convolution": lambda: L.Conv2D(4, 3, name="before")(pictures),
+        "convolution in depth": lambda: L.DepthwiseConv2D(3, name="before")(pictures),
+        "convolution and shortcut": lambda: L.Add(name="before")(
+            [L.Conv2D(1, 3, padding="same")(pictures), pictures]
+        ),
+        "no bias": lambda: L.Dense(16, use_bias=False, name="before")(inputs),
+        "dense and shortcut": lambda: L.Add(name="before")([L.Dense(16)(inputs), inputs]),
+        "batch norm": lambda: L.BatchNormalization(name="before")(L.Dense(16)(inputs)),
+    }
+    return parts[kind]()
+
+
+def with_nan(model: Any, callbacks: list[Any]) -> Any:
+    inputs = X.copy()
+    inputs[150, 2] = np.nan
+    return model.fit(inputs, Y, epochs=2, shuffle=False, verbose=0, callbacks=callbacks)
+
+
+@pytest.mark.parametrize("is_six", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "is_shown"),
+    [
+        ("dense", False), ("convolution", False), ("convolution in depth", False),
+        ("convolution and shortcut", False), ("no bias", True), ("dense and shortcut", True),
+        ("batch norm", True),
+    ],
+)  # fmt: skip
+def test_a_nan_in_front_of_a_relu_does_what_it_does_alone(
+    kind: str, is_shown: bool, is_six: bool, tmp_path: Path
+) -> None:
+    """TensorFlow's fused ReLU turns it into 0; what is not fused is shown, and so is the ReLU's output."""
+
+    def build() -> Any:
+        inputs = keras.Input((16,))
+        clipped = L.ReLU(max_value=6.0 if is_six else None, name="clip")(in_front(inputs, kind))
+        model = keras.Model(inputs, L.Dense(3)(L.Flatten()(clipped)))
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    run, is_same = both(tmp_path, build, with_nan)
+    assert is_same
+    assert ("before" in run.names("ACTIVATION")) is is_shown
+    assert "clip" in run.names("ACTIVATION")
 
 
 def test_nothing_is_traced_after_the_second_step(tmp_path: Path) -> None:
