@@ -7,12 +7,16 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from board import Board, BoardError, fetch
 from children import Child
 
 from tests.support.chromium import FLAGS, NOTE_DRAWINGS, OUR_PAGE, NoChromiumError, need_chromium
 from tests.support.tensorboard_process import OURS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Frame, Page
 
 PICTURE = Path(__file__).resolve().parents[1] / "build" / "demo.png"
 WAIT_SECS = 90.0
@@ -63,6 +67,17 @@ def holds(condition: Callable[[], bool]) -> bool:
     return True
 
 
+def our_tab(page: Page) -> Frame:
+    """Return our page in TensorBoard's, once it is there."""
+    deadline = time.monotonic() + WAIT_SECS
+    while time.monotonic() < deadline:
+        for frame in page.frames:
+            if OUR_PAGE in frame.url:
+                return frame
+        page.wait_for_timeout(100)  # unlike sleep, it lets Playwright hear of new frames
+    raise BoardError(f"After {WAIT_SECS:.0f} s TensorBoard has not opened our tab.")
+
+
 def look_in_browser(board: Board, names: Sequence[str], chromium: str) -> None:
     from playwright.sync_api import Error, sync_playwright
 
@@ -80,9 +95,7 @@ def look_in_browser(board: Board, names: Sequence[str], chromium: str) -> None:
         page.add_init_script(NOTE_DRAWINGS)
         try:
             page.goto(board.page)
-            page.frame_locator("iframe").get_by_text(names[0]).first.wait_for()
-            tab = next(frame for frame in page.frames if OUR_PAGE in frame.url)
-            tab.wait_for_function(HAVE_GROWN, arg=list(names))
+            our_tab(page).wait_for_function(HAVE_GROWN, arg=list(names))
         except Error as error:
             complaints.append(str(error).partition("\n")[0])
         PICTURE.parent.mkdir(exist_ok=True)
