@@ -62,7 +62,7 @@ KINDS: dict[str, tuple[Callable[[], list[Any]], tuple[int, ...]]] = {
 }
 
 
-class Loss(keras.losses.SparseCategoricalCrossentropy):  # type: ignore[misc]
+class Loss(keras.losses.SparseCategoricalCrossentropy):  # type: ignore[misc]  # Keras is untyped
     """Counts how often Python runs through the training step: in a graph only tracing does."""
 
     traces = 0
@@ -72,7 +72,7 @@ class Loss(keras.losses.SparseCategoricalCrossentropy):  # type: ignore[misc]
         return super().call(y_true, y_pred)
 
 
-class Baton(keras.callbacks.Callback):  # type: ignore[misc]
+class Baton(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is untyped
     """The last of the callbacks: waits for its turn, and tells the times. The first steps do not count."""
 
     def __init__(self, flush: Callable[[], None]) -> None:

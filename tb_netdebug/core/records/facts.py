@@ -43,7 +43,7 @@ class ParameterGroup:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFact(TypedFact):
-    """What an optimizer holds, told when it first steps and on changes.
+    """The holdings of an optimizer, recorded when it first steps and on changes.
 
     With the id `NO_OPTIMIZER` it says that none has stepped in so many batches; with `steps` or `moved` it
     withdraws that. Only that one has the fields from `steps` on.
@@ -116,7 +116,7 @@ class UnownedFact(TypedFact):
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereFact(TypedFact):
-    """How many parameters of the loss another optimizer trains, which holds nothing of the watched models."""
+    """The number of parameters of the loss in an optimizer that holds nothing of the watched models."""
 
     KIND = "elsewhere"
 
@@ -134,7 +134,7 @@ class IgnoredOutputsFact(TypedFact):
 
 @dataclass(frozen=True, slots=True)
 class DataParallelFact(TypedFact):
-    """How many processes there are, and how many of them should get batches of their own."""
+    """The number of processes, and of those that should get batches of their own."""
 
     KIND = "data-parallel"
 
@@ -167,7 +167,7 @@ class ModesFact(TypedFact):
 
 @dataclass(frozen=True, slots=True)
 class LossCallFact(TypedFact):
-    """How a loss function is called; its scalars are those of `scalar_names.of_loss` with this id."""
+    """A call of a loss function; its scalars are those of `scalar_names.of_loss` with this id."""
 
     KIND = "loss-call"
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 if sys.version_info >= (3, 11):
-    from re import _compiler as compiler  # type: ignore[attr-defined]
-    from re import _constants as ops  # type: ignore[attr-defined]
-    from re import _parser as parser  # type: ignore[attr-defined]
+    from re import _compiler as compiler  # type: ignore[attr-defined]  # private
+    from re import _constants as ops  # type: ignore[attr-defined]  # private
+    from re import _parser as parser  # type: ignore[attr-defined]  # private
 else:
     import sre_compile as compiler
     import sre_constants as ops

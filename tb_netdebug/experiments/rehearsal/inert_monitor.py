@@ -51,7 +51,7 @@ def watching_nothing(gate: StepGate) -> Iterator[None]:
         gate.watched.append(Subject(models, known, is_watched=True))
         return InertMonitor(gate)
 
-    real, place.watch = place.watch, watch  # type: ignore[assignment]
+    real, place.watch = place.watch, watch  # type: ignore[assignment]  # replaced on purpose
     try:
         yield
     finally:

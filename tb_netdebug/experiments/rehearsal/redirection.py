@@ -49,7 +49,7 @@ def redirect(copies: Copies) -> None:
         if hasattr(os, name):
             setattr(os, name, partial(refuse, f"os.{name}"))
     # rmtree must use paths: calls relative to a descriptor bypass us.
-    shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # private
     tempfile.tempdir = os.environ["TMPDIR"] = copies.temporary
     for module, functions in NATIVE.items():
         when_imported(module, partial(map_paths, copies, module, functions))

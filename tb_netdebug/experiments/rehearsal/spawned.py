@@ -59,11 +59,11 @@ def stopping_spawned(step: int) -> Iterator[None]:
             with carrying(process, step):
                 real(process)
 
-    BaseProcess.start = start  # type: ignore[assignment, method-assign]
+    BaseProcess.start = start  # type: ignore[assignment, method-assign]  # replaced on purpose
     try:
         yield
     finally:
-        BaseProcess.start = real  # type: ignore[method-assign]
+        BaseProcess.start = real  # type: ignore[method-assign]  # and put back
 
 
 @contextmanager

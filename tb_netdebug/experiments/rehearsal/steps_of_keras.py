@@ -54,7 +54,7 @@ class KerasSteps:
             with self._gate.step_of_framework():
                 return function(*args, **kwargs)
 
-        train_function.netdebug_counts = True  # type: ignore[attr-defined]
+        train_function.netdebug_counts = True  # type: ignore[attr-defined]  # our mark on a function
         return train_function
 
     def _listen_to_optimizers(self, optimizer_class: Any) -> None:

@@ -162,7 +162,7 @@ class TensorReader:
     def forget(self, step: int) -> None:
         """Drop what is needed for results of this step and of those before it."""
         kept: dict[tuple[int, object], object]
-        for kept in (self.unit_counts, self.host_squares, self.whole_squares):  # type: ignore[assignment]
+        for kept in (self.unit_counts, self.host_squares, self.whole_squares):  # type: ignore[assignment]  # any value
             for key in [key for key in kept if key[0] <= step]:
                 del kept[key]
 

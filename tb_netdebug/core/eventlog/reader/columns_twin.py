@@ -137,7 +137,7 @@ def _samples_of(
     message = _parts(data)
     # The sketches stay in the file: only their size is checked against the columns.
     columns = _sample_columns(message[7 if details else 4])
-    table = decode_samples(columns, _Sized(sketches), rows=rows, count=count)  # type: ignore[arg-type]
+    table = decode_samples(columns, _Sized(sketches), rows=rows, count=count)  # type: ignore[arg-type]  # only len
     if details:
         steps = [get_deltas(message[8], count), get_deltas(message[9], count)]
         merged = get_varints(message[10], count, limit=MOST_COUNT)
